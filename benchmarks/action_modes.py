@@ -1,12 +1,12 @@
-"""Cost of action modes: time beside the mode `placement`, and memory that steps allocate.
+"""Cost of action modes: time relative to the mode `placement`, and memory that steps allocate.
 
     python benchmarks/action_modes.py [--out benchmarks/results/action_modes.json]
 
-Times are medians of the CPU time of one decision of every row of `cuboid_online`, actions chosen
-at random among legal ones; the modes take turns, so that a slower spell of the machine meets all.
-Memory is what a step of `irregular_paper` in the mode `hierarchical` allocates, by torch's
-profiler, with the engine `rules` and the one that is chosen; observations that are handed out are
-counted apart.
+Times are medians of the CPU time of one decision in every row of `cuboid_online`; actions are drawn
+at random among the legal ones. The modes take turns, so that a slow phase of the machine affects
+all of them. Memory is what a step of `irregular_paper` in the mode `hierarchical` allocates, by
+torch's profiler, with the engine `rules` and with the default engine. Observations that the step
+returns are counted separately.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def times(rows: int, rounds: int, calls: int) -> dict[str, Any]:
 
 
 def memory(rows: int, engine: str, observation: tuple[str, ...], steps: int) -> dict[str, Any]:
-    """Return bytes and allocations per step, and the bytes of what a step hands out."""
+    """Return bytes and allocations per step, and the bytes of the tensors that a step returns."""
     env = make_env(
         "irregular_paper",
         num_envs=rows,

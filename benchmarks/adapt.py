@@ -4,10 +4,10 @@
 
 ORDERS is the file of BED-BPP's orders. The base is an agent that was trained for `--base-minutes`
 on boxes whose sides are uniform in BED's ranges (`benchmarks/bed_orders.py`). For each split, the
-history is drawn from one half of the articles, and the base is adapted to it for `--minutes`. Both
-agents then pack orders of the other half. Useless histories are of the law that
-`pretrained/cuboid_online` was trained on: it has nothing to learn from them. Complete parts in DIR
-are not repeated.
+history is drawn from one half of the articles, and the base is adapted to it for `--minutes`. The
+base and the adapted agent then pack orders of the other half. Useless histories are drawn from the
+distribution on which `pretrained/cuboid_online` was trained, so it has nothing to learn from them.
+Complete parts in DIR are not repeated.
 """
 
 from __future__ import annotations

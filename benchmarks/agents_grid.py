@@ -3,12 +3,12 @@
     python benchmarks/agents_grid.py [EXPERIMENT ...] [--seeds 0 1 2] [--scale 0.1] [--work DIR]
 
 A run is one `packing train experiment=learn_...` on one thread, for the number of decisions that
-its file sets: an hour or two each, so all of them are days; `--scale` multiplies these numbers and
-the schedules that go with them, and the result states the frames. All policies of an experiment are
-evaluated on the same held-out instances; `random_legal` plays them with the same count of seeds,
-and the difference to each heuristic is paired by instance. A complete run with the current
-settings of its experiment is not repeated, and an interrupted one continues from its last
-checkpoint, so the script may be stopped and restarted at any time; rows of other experiments stay
+its file sets. A run takes an hour or two, so all of them take days; `--scale` multiplies these
+numbers and the lengths of the schedules, and the result states the frames. All policies of an
+experiment are evaluated on the same held-out instances. `random_legal` plays them with the same
+number of seeds, and the difference to each heuristic is paired by instance. A complete run with the
+current settings of its experiment is not repeated, and an interrupted one continues from its last
+checkpoint. So the script may be stopped and restarted at any time. Rows of other experiments stay
 in the output.
 """
 
@@ -51,7 +51,7 @@ ELSEWHERE = (
 
 
 def experiments() -> list[str]:
-    """Return the experiments that need no files but the checkout."""
+    """Return the experiments that need no files except the checkout."""
     found = [name for name in groups()["experiment"] if name.startswith("learn_")]
     return [name for name in found if name not in ELSEWHERE]
 

@@ -2,11 +2,11 @@
 
     python benchmarks/attacks.py [foreign] [tampered] [kills] [--count N] [--work DIR] [--out ...]
 
-- `foreign`: the description of a run is replaced, with right hashes, by one that would call
-  `os.mkdir` or unpickle a file: in every section, as a mapping, a list, a string or an
-  interpolation. `packing train resume=RUN` must not execute any.
+- `foreign`: the description of a run is replaced, with correct hashes, by one that would call
+  `os.mkdir` or unpickle a file. The call is put into every section, as a mapping, a list, a string
+  or an interpolation. `packing train resume=RUN` must execute none of them.
 - `tampered`: bytes of a checkpoint's files are flipped, cut off, added, or swapped with another
-  checkpoint's. None may be loaded; the run must continue from the checkpoint before.
+  checkpoint's. No such checkpoint may be loaded; the run must continue from the one before.
 - `kills`: a process that only saves checkpoints is killed (SIGKILL) at a random moment. The newest
   complete checkpoint must be the last one that was reported, or the one being written.
 """
@@ -33,7 +33,7 @@ from agents.training import checkpoint
 
 COUNTS = {"foreign": 200, "tampered": 500, "kills": 500}
 NOT_TAKEN = {"imports", "run_dir", "resume"}
-"""Settings that no run brings."""
+"""Settings that are never taken from a run."""
 RUN = [
     "items=example_cuboids", "items.extents=[[0.02,0.02,0.02],[0.04,0.02,0.02]]",
     "env.container=[0.08,0.08,0.06]", "env.cell=0.02", "env.num_items=6", "env.num_envs=4",
@@ -65,7 +65,7 @@ def make_run(folder: Path, *overrides: str) -> Path:
 
 
 def rewrite(place: Path, config: Any) -> None:
-    """Replace the configuration in a checkpoint, with right hashes."""
+    """Replace the configuration in a checkpoint, and correct the hashes."""
     meta = json.loads((place / checkpoint.META).read_text())
     (place / checkpoint.META).write_text(json.dumps({**meta, "config": config}))
     rehash(place)
@@ -98,7 +98,7 @@ def replaced(node: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def payloads(usual: Any, marker: Path, pickled: Path, chance: random.Random) -> dict[str, Any]:
-    """Return what a foreign run may have in the place of a section: each would run code."""
+    """Return values that a foreign run may have in place of a section; each would run code."""
     call = {"_target_": "os.mkdir", "path": str(marker)}
     load = {"_target_": "torch.load", "f": str(pickled), "weights_only": False}
     created = f"${{oc.create:{{_target_:os.mkdir,path:'{marker}'}}}}"
@@ -140,7 +140,7 @@ def foreign_configurations(
 
 
 def attack_with_configurations(work: Path, count: int, chance: random.Random) -> dict[str, Any]:
-    """Resume runs with foreign configurations; return what became of them."""
+    """Resume runs with foreign configurations; return how often each outcome occurred."""
     honest, run = make_run(work / "honest"), work / "run"
     command = ["train", f"resume={run}", "trainer.frames=96"]
     marker, pickled = work / "executed", work / "object.pt"
@@ -164,7 +164,7 @@ def attack_with_configurations(work: Path, count: int, chance: random.Random) ->
 
 
 def attempt(command: list[str]) -> str:
-    """Return how a command ended: refused, accepted, or by an error that is not meant for users."""
+    """Return how a command ended: refused, accepted, or the name of an unexpected error."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             return "refused" if packing(command) == 2 else "accepted"
@@ -221,7 +221,7 @@ def attack_with_tampered_files(work: Path, count: int, chance: random.Random) ->
             end = "altered"
         elif frames == 1:
             end = "the one before"
-        else:  # the change says the same: white space, or an escape, in JSON
+        else:  # the change may not alter the content: white space, or an escape, in JSON
             end = "unchanged" if loaded.meta == newest.meta else "altered"
         ends[end] += 1
         names += [how] if end != "the one before" else []

@@ -2,18 +2,20 @@
 
     python benchmarks/bed_bpp.py ORDERS [--plans PLANS] [--seconds 10]
 
-ORDERS is `example_data/5_bed-bpp.json` of the benchmark's repository, the whole benchmark, or
-`bed_bpp_orders.json` of the public data set. PLANS is a packing plan in the benchmark's format,
-such as `packing_plan_5-bed-bpp.json`, judged in the same way.
+ORDERS is a file of orders: `example_data/5_bed-bpp.json` of the benchmark's repository, the whole
+benchmark, or `bed_bpp_orders.json` of the public data set. PLANS is a packing plan in the
+benchmark's format, such as `packing_plan_5-bed-bpp.json`; it is scored in the same way.
 
 The score is that of the leaderboard: the boxes of stable piles below 2 m, divided by all boxes. A
 pile counts as stable if no box moves by more than 10 mm in z. The authors simulate in Blender, this
-program in MuJoCo: all boxes are released at once, without walls. Boxes may turn about z only.
+program in MuJoCo; all boxes are released at once, without walls. Boxes may turn only about z.
 
-- offline: all boxes of an order are known (`packing_env.pack`, exact, rule `stands`), in a
-  container of 2 m, and in the lowest one that takes all boxes after a search of `--seconds`.
-- online: boxes come in the sequence of the order, one visible, on a lattice of 5 or 10 mm that
-  rounds nothing; rule `equilibrium`. A pile ends with the first box without a legal placement.
+- offline: all boxes of an order are known (`packing_env.pack`, exact, rule `stands`). They are
+  packed into a container 2 m high, and into the lowest container for which a search of `--seconds`
+  packs all boxes.
+- online: boxes come in the sequence of the order, one visible at a time. Places lie on a lattice of
+  5 or 10 mm that divides all sides; the rule is `equilibrium`. A pile ends with the first box
+  without a legal placement.
 - drawn: online heuristics on the test orders of `benchmarks/adapt.py`, five splits.
 
 Rows that the result file already holds are not repeated.
@@ -57,7 +59,7 @@ SETTINGS = read_settings({"order": "released", "walls": False})
 
 
 def judged(packing: Packing, boxes: int, *, ours: bool = True) -> dict[str, Any]:
-    """Simulate a pile; return what the benchmark measures."""
+    """Simulate a pile; return the values that the benchmark measures."""
     if ours:
         with tempfile.TemporaryDirectory() as folder:
             plan = Path(folder) / "plan.json"
@@ -91,7 +93,7 @@ def _height(item: PlacedItem) -> float:
 
 
 def offline(load: Load, seconds: float) -> dict[str, Any]:
-    """Pack an order with all boxes known, in 2 m and as low as the search finds."""
+    """Pack an order with all boxes known, within 2 m and as low as the search can."""
     parts = [
         Part(sides=kind.sides, unit="mm", name=kind.name or "", faces=("+z",))
         for kind in load.kinds
@@ -190,7 +192,7 @@ def drawn(path: str, splits: int, count: int) -> dict[str, Any]:
 
 
 def rounding(path: str) -> dict[str, float]:
-    """Return the volume of all boxes with sides rounded up to a lattice, in true volumes."""
+    """Return the volume of all boxes with sides rounded up to a lattice, over the true volume."""
     sides = np.array([kind.sides for kind in bed_orders.lines(path)])
     volume = sides.prod(1).sum()
     return {

@@ -28,7 +28,7 @@ TASK: dict[str, Any] = {
     "stability_metric": "none",
     "observation": ["heightmap", "item_id", "drop_height"],
 }
-"""Options of `cuboid_online` for the roll container of BED-BPP, which 43 boxes fill on average."""
+"""Options of `cuboid_online` for BED-BPP's roll container, which 43 boxes fill on average."""
 SIDES = ((130, 600), (130, 400), (90, 340))
 """Ranges of the length, width and height of boxes with uniform sides: those of BED, millimetres."""
 _UNIFORM = 200

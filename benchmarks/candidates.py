@@ -1,13 +1,13 @@
-"""What the choice of candidates gives away: the first K of `Afterstates` against every placement.
+"""Loss by the choice of candidates: the first K of `Afterstates` compared with all placements.
 
     python benchmarks/candidates.py [--base pretrained/irregular_com_hull] [--sequences 128]
         [--candidates 16 24 32 48 64 96 128 192 256]
 
-An item that is no cuboid has a thousand legal placements and more, of which
-:class:`packing_env.Afterstates` proposes some. A policy of values plays held-out sequences and
-takes the best of all legal placements. In each of its states the best value among the first K
-candidates is compared with the best of all; then it plays the same sequences with its own
-candidates.
+An item that is not a cuboid has a thousand or more legal placements, of which
+:class:`packing_env.Afterstates` proposes some. A policy by values plays held-out sequences and
+takes the best of all legal placements. In each state, the best value among the first K candidates
+is compared with the best value of all placements. Then the policy plays the same sequences with its
+own candidates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from packing_env import Afterstates, make_env
 from packing_env.kernels.afterstates.eager import Lattice, build
 
 MOST, CHUNK = 4096, 512
-"""Candidates that are listed, and placements that are valued at a time."""
+"""Number of candidates that are listed, and of placements that are evaluated at once."""
 
 
 class Judge:
@@ -71,7 +71,7 @@ class Judge:
     @torch.no_grad()
     @set_exploration_type(ExplorationType.DETERMINISTIC)
     def play(self, counts: list[int] | None) -> tuple[Tensor, dict[str, Any]]:
-        """Play each sequence once; return utilizations and what the first K candidates lose.
+        """Play each sequence once; return utilizations, and the loss by the first K candidates.
 
         Without ``counts`` the policy plays with its own candidates.
         """

@@ -1,12 +1,12 @@
-"""Bischoff-Ratcliff container loading: heuristics against the best known loads, class by class.
+"""Bischoff-Ratcliff container loading: our loads and the best known ones, class by class.
 
     python benchmarks/container_loading.py --data br_container_loading.json [--seconds 30]
 
-Boxes in steps of 1 cm in a container of 587 x 233 x 220 cm (`geometry="boxes"`), with the allowed
-vertical sides of each type and no stability rule. Heuristics see one box at a time, the largest
-first, and place each once, from above. `beam` knows all boxes (`packing_env.pack`) and stops after
-`--seconds` per container. The best known loads come from such searches. Every plan is written and
-checked with the reference program; a violation ends the run.
+The container has 587 x 233 x 220 cm, boxes lie on a lattice of 1 cm (`geometry="boxes"`), each type
+has its allowed vertical sides, and there is no stability rule. Heuristics see one box at a time,
+the largest first, and place each once, from above. `beam` knows all boxes (`packing_env.pack`) and
+stops after `--seconds` per container; the best known loads come from such searches. Every plan is
+written and checked with the reference program; a violation ends the run.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="br_container_loading.json")
     parser.add_argument("--out", default="benchmarks/results/container_loading.json")
     parser.add_argument("--heuristics", nargs="*", default=HEURISTICS)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of the beam, per container")
+    parser.add_argument("--seconds", type=float, default=30.0, help="search time per container")
     parser.add_argument("--classes", nargs="*", default=[], help="as in BR1 BR2; all by default")
     args = parser.parse_args()
     loads = json.loads(args.data.read_text())["instances"]

@@ -1,8 +1,8 @@
-"""Write the convex parts of the embedded shapes, which come with the package.
-
-They are computed, in a cache folder of their own (half an hour):
+"""Compute the convex parts of the embedded shapes, and write the file that the package contains.
 
     python benchmarks/convex_parts.py
+
+It uses a new, empty cache folder, so all parts are computed again (half an hour).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cuboids read as meshes against cuboids given by their extents, item by item, as in V1.
+"""Cuboids read as meshes, compared with cuboids given by their extents, item by item, as in V1.
 
     python benchmarks/cuboids_as_meshes.py [--instances 500] [--seed 0] [--out ...]
 
@@ -6,7 +6,7 @@ The 125 boxes of RS-125 are written as STL files and read, welded, checked and r
 mesh. Both catalogues play the same sequences with heightmap minimization under the protocol of V1
 (10 x 10 x 10, two yaws, centre hull, corners as in the published program). Every placement, rest
 height and flag of every episode must be equal; otherwise the exit status is 1. The meshes are
-played twice: on the path for cuboids, which their maps qualify for, and on the general one.
+played twice: as cuboids, because their maps are those of cuboids, and as items of any shape.
 """
 
 from __future__ import annotations

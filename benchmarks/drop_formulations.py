@@ -1,10 +1,10 @@
-"""Speed of drop-height kernels beside two plain programs: NumPy's and the unfold formulation.
+"""Speed of drop-height kernels compared with two plain programs, by NumPy and by torch's `unfold`.
 
     python benchmarks/drop_formulations.py [--problems A B flat] [--out ...]
 
-The programs compute one container and one orientation at a time, as their authors do; where a
-problem has more containers, the first is computed and its time is scaled to all. All must return
-the same bits.
+The plain programs compute one container and one orientation at a time, as their authors do. If a
+problem has more containers, they compute the first, and its time is multiplied by the number of
+containers. All must return the same bits.
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
     python benchmarks/equilibrium.py [--cases 10000] [--programmes 2000] [--out PATH]
 
-Cases are boxes put on random piles, in four kinds of containers; each verdict of every backend
+Cases are boxes put on random piles, in four kinds of containers. Every verdict of every backend
 must be that of :mod:`packing_env.reference.equilibrium`, or the script ends with exit status 1.
-For the linear programmes (`pip install scipy`): vertical forces at the corners of all contacts,
-moved inside by the rule's margin, that balance every box of the pile. Piles that the rule accepts
-must have a solution; the share of those with a solution that it refuses is reported.
+
+The linear programmes (`pip install scipy`) look for vertical forces that balance every box of the
+pile. The forces act at the corners of all contacts, moved inside by the rule's margin. Piles that
+the rule accepts must have a solution; the share of piles with a solution that the rule refuses is
+reported.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def draw(rng: random.Random, world: World, pile: list[reference.Box]) -> referen
 
 
 def draw_pile(rng: random.Random, world: World) -> list[reference.Box]:
-    """Draw a pile; most are of the rule itself, some fall."""
+    """Draw a pile; most satisfy the rule, some would fall."""
     rule = rng.choice(("equilibrium", "equilibrium", "com_hull"))
     pile: list[reference.Box] = []
     for _ in range(rng.randint(1, 2 * CAPACITY)):
@@ -118,7 +120,7 @@ def has_forces(pile: list[reference.Box]) -> bool:
 
 
 def judge(world: World, programmes: int, seed: int) -> dict[str, Any]:
-    """Compare the rule with linear programmes, on piles that have forces."""
+    """Compare the rule with linear programmes, on piles that both accept, plus one more box."""
     rng, table = random.Random(seed), {}
     counts = {"programmes": 0, "both": 0, "programme_alone": 0, "rule_alone": 0}
     while counts["programmes"] < programmes:
@@ -133,7 +135,7 @@ def judge(world: World, programmes: int, seed: int) -> dict[str, Any]:
                 counts["both"] += solved and held
                 counts["programme_alone"] += solved and not held
                 counts["rule_alone"] += held and not solved
-            if solved and held:  # where a pile has forces that the rule misses, all more fails
+            if solved and held:  # on a pile that the rule refuses, it refuses every further box
                 pile.append(box)
     table["refused_share"] = counts["programme_alone"] / max(
         1, counts["both"] + counts["programme_alone"]

@@ -2,12 +2,11 @@
 
     python benchmarks/expert_iteration.py [--minutes 10] [--playouts 32] [--instances 1000]
 
-From `pretrained/cuboid_online` training continues twice, with the same learning rate and the same
-processor time (of this process, so other programs do not matter): with the agent's own decisions,
-and with the decisions of a search on top of it, whose values are always the present ones. Targets
-are the lambda-returns of what was played, so a better player raises them (Anthony et al.,
-"Thinking fast and slow with deep learning and tree search", NeurIPS 2017). Then all three play the
-same held-out streams, greedily.
+Training continues twice from `pretrained/cuboid_online`, with the same learning rate and the same
+CPU time of this process: once with the agent's own decisions, once with the decisions of a search
+that uses the agent's current values. Targets are the lambda-returns of the episodes played, so a
+better player raises them (Anthony et al., "Thinking fast and slow with deep learning and tree
+search", NeurIPS 2017). Then all three agents play the same held-out streams, greedily.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Taught(TensorDictModuleBase):
 
         def base(inner: PackingEnv) -> TensorDictModuleBase:
             copy: Any = load_policy(START, inner)
-            copy.value = policy.value  # one network: what is learned is searched with
+            copy.value = policy.value  # one network: the search uses the values being learned
             return copy
 
         self.policy = policy
@@ -55,7 +54,7 @@ class Taught(TensorDictModuleBase):
 
 
 def learn(args: argparse.Namespace, playouts: int) -> tuple[Evaluation, dict[str, Any]]:
-    """Continue training for a time; return what the policy then plays, and the frames."""
+    """Continue training for a time; return the evaluation of the policy, and the frames."""
     overrides = ["experiment=learn_cuboid_afterstate", f"seed={args.seed}", f"agent.lr={args.lr}"]
     config = compose("train", overrides)
     torch.manual_seed(args.seed)

@@ -3,8 +3,8 @@
     python benchmarks/export_latency.py [--runs pretrained/cuboid_online ...] [--calls 300]
 
 One container, one thread. All programs decide the same states, in turn, so that other work on the
-machine slows them alike. The result holds the medians of the calls; the CPU time of the thread is
-disturbed least by other programs. Observations and masks are computed before.
+machine slows all of them equally. The result holds the medians over the calls; other programs
+disturb the CPU time of the thread least. Observations and masks are computed beforehand.
 """
 
 from __future__ import annotations

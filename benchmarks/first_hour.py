@@ -2,10 +2,10 @@
 
     python benchmarks/first_hour.py [--only gymnasium own]
 
-Each user starts with empty caches (numba, catalogues) and takes the programs of the documentation
-as they stand, in the order of the list; every program is a process of its own. Other programs on
-the machine add to the wall time, but hardly to the CPU time. With --only, the rows of the other
-users in the file are kept. Needs the extra `sb3`.
+Each user starts with empty caches (numba, catalogues) and runs the programs of the documentation
+unchanged, in the order of the list; every program runs in a separate process. Other programs on the
+machine add to the wall time, but hardly to the CPU time. With --only, the rows of the other users
+stay in the file. Needs the extra `sb3`.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@
 Each argument names a project and its own virtual environment: `pip install torch==2.13.0`, then
 `jumanji[train] jax==0.7.2 jaxlib==0.7.2`, `benchmarl vmas`, or `rl_zoo3 tensorboard onnx
 onnxscript`. This project runs in the environment of this interpreter. The programs are in
-`first_hour_elsewhere.md`. The milestones of a project share a folder and empty caches; every
-program is a process of its own, on one thread. Other programs on the machine add to the wall time,
-but hardly to the CPU time. Rows of projects that are not named are kept, and with --only those of
-other milestones.
+`first_hour_elsewhere.md`. The milestones of a project share a folder, and caches that are empty at
+the start. Every program runs in a separate process, on one thread. Other programs on the machine
+add to the wall time, but hardly to the CPU time. Rows of projects that are not named stay in the
+file; with --only, rows of other milestones stay, too.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Random tasks on which the fused step, interpreted, is held to equal the rules bit by bit.
+"""Random tasks on which the fused step, interpreted, must equal the engine `rules` bit by bit.
 
     python benchmarks/fused_cases.py [--of cuboids|shapes] [--cases 200] [--resume] [--out FILE]
 
 The cases are those of `tests/engine/test_fused_interpreted.py`: in each, all observations, masks,
-rewards, flags and states of four steps with resets are compared. Where no item of a task has a
-legal placement in the empty container, it counts as ``refused``, and another one is drawn. The
-file is written anew every five cases, and names those that differ. With ``--resume`` a run goes on
-after the cases of the file; each run is in its ``parts``, with its revision and its seconds.
+rewards, flags and states of four steps with resets are compared. If no item of a task has a legal
+placement in the empty container, the task counts as ``refused``, and another one is drawn. The file
+is rewritten every five cases, and names the cases that differ. With ``--resume`` a run continues
+after the cases in the file; ``parts`` lists the runs with their revisions and seconds.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def main() -> None:
     tests = import_module("tests.engine.test_fused_interpreted")
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--of", default="cuboids", choices=("cuboids", "shapes"))
-    parser.add_argument("--cases", type=int, default=tests.NUM_CASES, help="how many")
-    parser.add_argument("--resume", action="store_true", help="go on after the cases of the file")
+    parser.add_argument("--cases", type=int, default=tests.NUM_CASES, help="number of cases")
+    parser.add_argument("--resume", action="store_true", help="continue after the cases in --out")
     parser.add_argument("--out")
     args = parser.parse_args()
     ground = "cells" if args.of == "cuboids" else "heights"

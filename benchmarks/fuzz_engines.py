@@ -3,14 +3,14 @@
     python benchmarks/fuzz_engines.py presets [--steps 10000] [--tasks irregular ...]
     python benchmarks/fuzz_engines.py configurations [--count 300] [--steps 30]
 
-One environment per engine plays the same actions: `compiled` where it knows the task, `rules` with
+One environment per engine plays the same actions: `compiled` if it supports the task, `rules` with
 compiled kernels, and `rules` in torch's own operations. Everything that a step returns, and the
-state, must have the same bits. With `presets` the reference program plays along as well: heights,
-rest heights, random bits of the mask, candidates and done flags must be equal, reward and metrics
+state, must have the same bits. With `presets` the reference program also plays: heights, rest
+heights, random bits of the mask, candidates and done flags must be equal, reward and metrics equal
 to 1e-6. With `configurations` each task is a preset with random overrides (action modes, orders,
-previews, constraints, rewards, candidates, both kinds of reset, shapes of the batch); combinations
+previews, constraints, rewards, candidates, both kinds of reset, shapes of the batch). Combinations
 that the environment refuses are counted and drawn again. The first difference ends the run with
-exit status 1 and the task that shows it. `fused` needs a CUDA device (`tests/gpu`).
+exit status 1 and prints the task. `fused` needs a CUDA device (`tests/gpu`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MAP_GENERATORS = (
     "heightmap_minimization",
     "level_set_vertices",
 )
-"""Candidate generators that take items of any shape."""
+"""Candidate generators that support items of any shape."""
 ROWS = {"irregular_paper": 4, "sls_nesting": 8, "cuboid_offline": 8}
 """Rows per preset; 16 in the others."""
 OPTIONS: dict[str, dict[str, Any]] = {"nesting": {"cell": 0.01}}
@@ -73,7 +73,7 @@ class Variant:
 
 
 def build(task: str, options: dict[str, Any], autoresets: list[str]) -> list[Variant]:
-    """Build the environments of a task, one per engine that knows it."""
+    """Build the environments of a task, one per engine that supports it."""
     variants: list[Variant] = []
     for engine, backend in VARIANTS:
         kernels.set_backend(backend)
@@ -146,7 +146,7 @@ def play_preset(task: str, steps: int, seed: int) -> Iterator[dict[str, Any]]:
     referee.begin(torch.ones(rows, 1, dtype=torch.bool), first.root)
     episodes = 0
     for step in range(-(-steps // rows)):
-        # The choice is made and decoded in the state that it acts on, which a step may overwrite.
+        # Choose and decode the action before the step, which may overwrite the state.
         first.root, choice = act(first.env, first.root, generator)
         decisions = [] if choice is None else referee.decide(choice)
         following = advance(variants, step, partial(referee.step, decisions))
@@ -160,7 +160,7 @@ def play_preset(task: str, steps: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def draw_constraints(random: np.random.Generator, container: tuple[float, ...]) -> dict[str, Any]:
-    """Draw some constraints, and what they need to know of items."""
+    """Draw some constraints, and the item attributes that they need."""
     side = min(container[:2])
     drawn = {
         "no_stacking": True,
@@ -243,7 +243,7 @@ def draw_configuration(random: np.random.Generator) -> dict[str, Any]:
 
 
 def play_configuration(drawn: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Play one configuration with every engine that knows it, some actions being illegal."""
+    """Play one configuration with every engine that supports it; some actions are illegal."""
     seed = drawn["options"]["seed"]
     torch.manual_seed(seed)
     resets = [("native", "masked")[int(n)] for n in np.random.default_rng(seed).integers(0, 2, 3)]
@@ -315,9 +315,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("presets", "configurations"))
     parser.add_argument(
-        "--steps", type=int, default=None, help="10,000 a preset, 30 a configuration"
+        "--steps", type=int, default=None, help="default: 10,000 per preset, 30 per configuration"
     )
-    parser.add_argument("--count", type=int, default=300, help="configurations")
+    parser.add_argument("--count", type=int, default=300, help="number of configurations")
     parser.add_argument("--tasks", nargs="+", choices=PRESETS, help="presets; default: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default=None)

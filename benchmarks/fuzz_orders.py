@@ -3,16 +3,17 @@
     python benchmarks/fuzz_orders.py [--count 10000] [--seed 0] [--minutes 14] [--resume]
 
 Each order has random parts, quantities, handling, containers, constraints and a stability rule
-(:mod:`random_orders`); some are kits, or packed as often as they fit, or have meshes. It is packed,
-saved, and checked by the reference program. Then the reference program tries to add one more of
-each left-over part to the finished loads (:mod:`left_overs`, :mod:`left_overs_on_grid`), and to
-containers that the order may still use:
+(:mod:`random_orders`). Some orders are kits, are packed as often as they fit, or have meshes. Each
+order is packed, saved, and checked by the reference program. Then the reference program tries to
+add one more of each left-over part to the finished loads (:mod:`left_overs`,
+:mod:`left_overs_on_grid`), and to containers that the order may still use. It checks:
 
 - No place satisfies all constraints; otherwise the planner should have used this place.
-- If the reason names constraints, the part has a place without them, or more parts are packed.
+- If the reason names constraints, the part has a place without them, or a search without them packs
+  more.
 - "No room found": the part has no free place even without constraints.
-- "Fits in no orientation", "too heavy" and their like are true by arithmetic.
-- "together": a box has a place alone, but no container takes the rest of its set.
+- "Fits in no orientation", "too heavy" and similar reasons are true by arithmetic.
+- "together": a box has a place alone, but no container has room for the rest of its set.
 
 Orders with a refused plan or a wrong reason are printed, and the exit status is 1.
 """
@@ -70,7 +71,7 @@ def _base(name: str) -> str:
 
 
 def run(args: argparse.Namespace, totals: Counter[str], wrong: list[str], folder: Path) -> None:
-    """Pack and check orders until the count or the time is reached; add what is wrong."""
+    """Pack and check orders until the count or the time is reached; add the errors to ``wrong``."""
     started = time.perf_counter()
     before = totals["seconds"]
     while totals["orders"] < args.count and time.perf_counter() - started < args.minutes * 60:
@@ -118,8 +119,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000, help="orders that are not refused")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.05)
-    parser.add_argument("--minutes", type=float, default=1e9, help="of this run, at most")
-    parser.add_argument("--resume", action="store_true", help="go on with the file --out")
+    parser.add_argument("--minutes", type=float, default=1e9, help="longest time of this run")
+    parser.add_argument("--resume", action="store_true", help="continue the run in the file --out")
     parser.add_argument("--out", default="benchmarks/results/fuzz_orders.json")
     args = parser.parse_args()
     logging.disable(logging.WARNING)  # about parts that do not fit

@@ -27,8 +27,8 @@ SEQUENCES = {
 }
 CHILD = "--inside"
 SECONDS_PER_INPUT, MEBIBYTES, LENGTH = 20, 8192, 4096
-# The memory limit is for the whole process, in which atheris keeps some 10 KiB per input: 150,000
-# STL files filled 2 GiB, while the same reader without instrumentation did not grow.
+# The memory limit applies to the whole process, in which atheris keeps about 10 KiB per input:
+# 150,000 STL files filled 2 GiB. Without instrumentation, the same reader's memory did not grow.
 
 
 def seeds(form: str) -> list[bytes]:

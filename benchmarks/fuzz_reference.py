@@ -5,11 +5,11 @@
 Each task is drawn at random: grid up to 20 x 20 cells, up to 6 orientations, visibility, grid step,
 stability rule, tolerance, action mode, illegal actions, kernel backend; its items are random
 irregular maps or the embedded shapes. Per row and step the heightmap, every rest height, every
-bit of the mask, the candidates and the done flags must be equal, reward and metrics to 1e-6.
-The first difference ends the run with exit status 1 and the task that shows it.
+bit of the mask, the candidates and the done flags must be equal, reward and metrics equal to 1e-6.
+The first difference ends the run with exit status 1 and prints the task.
 
-With ``--standing`` the rules are those for packings that stand: com_hull, com_hull with margins,
-and the preference ``surest``, at small grids, with all illegal actions and engines:
+With ``--standing`` the rules are those for packings that stand (com_hull, com_hull with margins,
+and the preference ``surest``), on small grids, with all kinds of illegal actions and all engines:
 
     python benchmarks/fuzz_reference.py --standing --backend eager --out RESULT
 """
@@ -128,7 +128,7 @@ def play(env: PackingEnv, task: dict[str, Any], limit: int) -> dict[str, int]:
         shape = mask.shape[:1]
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
         action = choose_uniform(mask, uniform)
-        # which legal placement an action out of range is projected to is not specified
+        # It is not specified to which legal placement an action out of range is projected.
         beyond = 0 if env.params.illegal_action == "project" else 2
         wild = torch.randint(-beyond, mask.shape[1] + beyond, shape, generator=generator)
         astray = torch.rand(shape, generator=generator) < task["illegal_share"]
@@ -154,7 +154,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--standing", action="store_true", help="rules for packings that stand")
-    parser.add_argument("--backend", default=None, help="kernels, with --standing; else any")
+    parser.add_argument("--backend", default=None, help="kernels with --standing; default: any")
     parser.add_argument("--out", default="benchmarks/results/fuzz_reference.json")
     args = parser.parse_args()
     random = np.random.default_rng(args.seed)

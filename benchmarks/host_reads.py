@@ -3,11 +3,12 @@
     python benchmarks/host_reads.py [--agents dqn ppo ...] [--presets cuboid_online ...]
         [--device cpu] [--updates 1] [--cycles 3] [--out ...] [KEY=VALUE ...]
 
-Whole cycles of training are counted, from update to update, after a warm-up: every agent on every
-preset that it acts in, by default. `host_reads` are values read back and sizes that depend on data,
-also inside torch's operations; the step counters that Adam's kernel reads, on a CPU only, stand
-apart in `cpu_step_counters`. `copies` are copies between devices and tensors made of Python
-numbers. Training is `steady` if all cycles allocate the same. KEY=VALUE changes all tasks.
+Whole cycles of training, from update to update, are counted after a warm-up; by default for every
+agent on every preset that it supports. `host_reads` counts values that are read back and sizes that
+depend on data, also inside torch's operations. `cpu_step_counters` counts separately the step
+counters that Adam's kernel reads, on a CPU only. `copies` counts copies between devices and tensors
+made of Python numbers. Training is `steady` if all cycles allocate the same amount. KEY=VALUE
+changes all tasks.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def compose_small(agent: str, preset: str, args: argparse.Namespace) -> Any:
 
 
 def count(trainer: Trainer, updates: int, cycles: int) -> dict[str, Any]:
-    """Count over cycles of ``updates`` updates, each instrument in cycles of its own."""
+    """Count over cycles of ``updates`` updates; each instrument runs in separate cycles."""
     run_updates(trainer, 2 * updates)
     # 1. Reads, those inside torch's operations included.
     reads = counting.reading_operations(lambda: run_updates(trainer, updates))
@@ -93,7 +94,7 @@ def main() -> None:
     parser.add_argument("--agents", nargs="+", default=AGENTS, choices=AGENTS)
     parser.add_argument("--presets", nargs="+", default=PRESETS, choices=PRESETS)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--updates", type=int, default=1, help="of a cycle")
+    parser.add_argument("--updates", type=int, default=1, help="updates per cycle")
     parser.add_argument("--cycles", type=int, default=3)
     parser.add_argument("--out", default="benchmarks/results/bench_sync.json")
     args = parser.parse_intermixed_args()

@@ -10,9 +10,9 @@ yields one ratio after / before, of the medians of its samples. A sample is CPU 
 per unit of work (a step of all rows, a decision, a call). Both trees must compute the same results,
 bit for bit; a case that does not is marked and the exit status is 1.
 
-Training runs the command `packing train` in the worker; its unit is a frame, and what it logs must
-be the same. The steps of meshes use the meshes of ``DIR/meshes`` (``--data``, default
-``$PACKING_DATA``); without them the embedded household items.
+Training runs the command `packing train` in the worker; its unit is a frame, and both trees must
+log the same values. The steps of meshes use the meshes in ``DIR/meshes`` (``--data``, default
+``$PACKING_DATA``), or without them the embedded household items.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import torch
 
 OUT = "benchmarks/results/house.json"
 SHORTEST = 0.1
-"""Seconds of a sample, at least."""
+"""Shortest duration of a sample in seconds."""
 TREES = ("before", "after")
 
 
@@ -111,7 +111,7 @@ def household_or_meshes(data: Path | None) -> dict[str, Any]:
 
 
 def training(frames: int, *options: str) -> Work:
-    """Prepare a training run of the command line; its results are what it logs, but for times."""
+    """Prepare a training run of the command line; its results are the logged values but times."""
     from agents.cli.main import main
 
     folder = Path(tempfile.mkdtemp(prefix="house-"))

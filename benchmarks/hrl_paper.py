@@ -2,11 +2,11 @@
 
     nice -n 15 python benchmarks/hrl_paper.py [--minutes 20] [--run runs/hrl_paper] [KEY=VALUE ...]
 
-The protocol is that of the experiment, 200 x 200 cells and 50 items of which 20 are offered, with
-fewer rows, smaller batches and shorter stages (:data:`REDUCED`), one thread, and the sizes of the
-networks that make the 10.23 MB that the paper prints. Further arguments are passed to `packing
-train`. The curve is the run's `metrics.csv`. With `--collect` nothing is trained: the file of a run
-that has finished, or that still goes on, is read.
+The protocol is that of the experiment (200 x 200 cells and 50 items, of which 20 are offered), with
+fewer rows, smaller batches and shorter stages (:data:`REDUCED`), and one thread. The networks have
+the sizes that give the 10.23 MB that the paper prints. Further arguments are passed to `packing
+train`. The curve is the run's `metrics.csv`. With `--collect` nothing is trained; the file of a
+finished or running run is read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ REDUCED = (
 
 
 def curve(folder: Path) -> list[dict[str, float]]:
-    """Return the rows of a run's log; what a row does not have is left out."""
+    """Return the rows of a run's log, without empty entries."""
     with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
         rows = [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
     return [{k: v for k, v in row.items() if math.isfinite(v)} for row in rows]

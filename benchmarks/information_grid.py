@@ -3,12 +3,12 @@
     python benchmarks/information_grid.py [--instances 100] [--width 32] [--processes 2]
         [--base RUN] [--visible 1] [--preview 0 5] [--out ...] [key=value ...]
 
-Every cell of the grid has a number of items that may be chosen and a number of further items that
-are known. `Beam` plans all of them with the values of a trained agent: `pretrained/cuboid_online`
-for one visible item, `pretrained/cuboid_buffer` for several. All cells play the same held-out
+Each cell of the grid is a number of items that may be chosen and a number of further items that are
+known. `Beam` plans all of them with the values of a trained agent: `pretrained/cuboid_online` for
+one visible item, `pretrained/cuboid_buffer` for several. All cells play the same held-out
 instances. The JSON is written after each cell, and the same command continues an interrupted run;
-the picture is drawn at the end. `key=value` are options of the environment, for another stream;
-then `--base` is a run of an agent that was trained on it.
+the picture is drawn at the end. `key=value` sets options of the environment, for another stream of
+boxes; then `--base` must be a run of an agent that was trained on this stream.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from packing_env import make_env
 VISIBLE, PREVIEW = (1, 3, 5, 10), (0, 5, 10, 20)
 ROWS = 50
 BASES = {False: ("pretrained/cuboid_online", 24), True: ("pretrained/cuboid_buffer", 48)}
-"""Agent, and candidates of each item but the first, by whether several items are visible."""
+"""Agent, and number of candidates per later item of a plan; True: several items are visible."""
 OUT = Path("benchmarks/results/information_grid.json")
 
 Cell = dict[str, Any]
@@ -72,12 +72,12 @@ def play(visible: int, preview: int, settings: dict[str, Any]) -> Cell:
 def cells(
     settings: dict[str, Any], grid: set[tuple[int, int]], out: Path, processes: int
 ) -> Iterator[Cell]:
-    """Yield the cells that a file holds for these settings, then the others when they are ready."""
+    """Yield the cells that a file has for these settings, then the missing ones when they end."""
     before = json.loads(out.read_text()) if out.exists() else {}
     rows = before["cells"] if before.get("settings") == settings else []
     yield from rows
     done = {(row["visible"], row["preview"]) for row in rows}
-    rest = sorted(grid - done, key=sum, reverse=True)  # the longest first: no process ends late
+    rest = sorted(grid - done, key=sum, reverse=True)  # the longest first: processes end together
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         futures = [pool.submit(play, *cell, settings) for cell in rest]
         for future in as_completed(futures):

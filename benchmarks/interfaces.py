@@ -2,9 +2,9 @@
 
     python benchmarks/interfaces.py [--stability none] [--rows 1 128 1024 4096] [--out ...]
 
-`rules` is the compiled engine without an environment: state, rewards, metrics and masks, which are
-its only observation. `PackingEnv` and `PackingVectorEnv` (NumPy in and out) add theirs. Finished
-rows start their next episode in all three.
+`rules` is the compiled engine without an environment: state, rewards, metrics and masks; it makes
+no other observation. `PackingEnv` and `PackingVectorEnv` (NumPy in and out) add their observations.
+Finished rows start their next episode in all three.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/jumanji_bin_pack.py [--rows 128 1024] [--out ...]
 
 Bonnet et al., "Jumanji: a Diverse Suite of Scalable Reinforcement Learning Environments in JAX",
-ICLR 2024. It offers the corners of empty spaces instead of every place, and checks no stability.
-Random legal decisions, automatic resets included, jitted whole, on one thread. It needs
-`pip install packing-env[bench]`.
+ICLR 2024. BinPack offers the corners of empty spaces instead of every place, and checks no
+stability. The benchmark plays random legal decisions with automatic resets, compiled as one jitted
+function, on one thread. It needs `pip install packing-env[bench]`.
 """
 
 from __future__ import annotations

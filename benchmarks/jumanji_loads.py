@@ -7,12 +7,12 @@ ICLR 2024. A 20-foot container (5870 x 2330 x 2200 mm) is cut into 19 boxes, so 
 No box may be turned, all boxes are known, and nothing has to be supported. Load ``i`` is drawn by
 Jumanji's own generator from ``PRNGKey(i)``. The search gets the boxes sorted by their sides.
 
-For comparison, heuristics choose among all boxes that are left and the corners of empty spaces.
+For comparison, heuristics choose among all remaining boxes and the corners of empty spaces.
 
-Two programs check every plan: the reference program, and a comparison of the boxes in whole
-millimetres. Jumanji plays the plans of the search: each box at a corner of one of its 40 empty
+Every plan is checked twice: by the reference program, and by a comparison of the boxes in whole
+millimetres. Jumanji plays the plans of the search, with each box at a corner of one of its 40 empty
 spaces. This needs `pip install packing-env[bench]`. `--loads` writes the loads to a file, or reads
-them from it; without Jumanji, the plans of a file are not played.
+them from it. Without Jumanji, loads are read from the file, and the plans are not played.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CONTAINER = (5870, 2330, 2200)
 """Sides, millimetres."""
 MM = 0.001
 ALL = 1.0 - 1e-5
-"""A return above it means that all boxes were packed: Jumanji adds up shares in float32."""
+"""A return above this number means that all boxes were packed; Jumanji adds shares in float32."""
 HEURISTICS = ("online_bph", "br", "best_fit", "lsah")
 ORDERS = tuple(itertools.permutations(range(3)))
 """Orders of the axes by which boxes are sorted before Jumanji plays them."""
@@ -71,7 +71,7 @@ class Jumanji:
     def play(self, seed: int, boxes: np.ndarray) -> float:
         """Return the best return of a plan over six orders of its boxes.
 
-        The next box is the first of the order that Jumanji offers at its place.
+        In an order, the next box is the first one whose place Jumanji offers.
         """
         returns = []
         for axes in ORDERS:
@@ -224,7 +224,7 @@ def summary(name: str, values: list[float]) -> dict[str, float]:
 
 
 def measure(loads: np.ndarray, seconds: float, jumanji: Jumanji | None) -> dict[str, Any]:
-    """Search and check all loads with one budget; return the means and the values of every load."""
+    """Search and check all loads with one budget; return the means, and the values of each load."""
     rows = []
     for seed, sides in enumerate(loads):
         packing, spent = search(sides, seconds)

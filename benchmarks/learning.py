@@ -1,11 +1,11 @@
-"""Learning test: an agent trained with several seeds against heuristics on held-out instances.
+"""Learning test: an agent with several seeds, compared with heuristics on held-out instances.
 
     python benchmarks/learning.py shapes [--seeds 0 1 2] [--out ...] [key=value ...]
     python benchmarks/learning.py blobs --data DIR
 
-Every seed is one `packing train experiment=learn_irregular` (or `learn_blobs`), five minutes on two
-cores, evaluated on the same 256 held-out instances as every heuristic; `random_legal` plays them
-with the same number of seeds. `blobs` exports the 200 random objects of
+Every seed is one `packing train experiment=learn_irregular` (or `learn_blobs`) of five minutes on
+two cores. It is evaluated on the same 256 held-out instances as every heuristic; `random_legal`
+plays them with the same number of seeds. `blobs` exports the 200 random objects of
 `DIR/pools/random_blobs_*.npz` to STL files, trains on the first 150 and tests on the last 50.
 Further arguments are passed to `packing train`.
 """
@@ -56,9 +56,9 @@ def export_blobs(data: Path, folder: Path) -> None:
 def trained(experiment: str, seed: int, folder: Path, overrides: list[str]) -> dict[str, Any]:
     """Return the `results.json` of a run; train unless it exists.
 
-    A run that was interrupted continues from its newest checkpoint; one whose settings differ from
-    the experiment's current ones is repeated. `origin.json` beside it holds the revision that
-    finished it.
+    An interrupted run continues from its newest checkpoint. A run whose settings differ from the
+    experiment's current ones is repeated. `origin.json` in the run's folder holds the revision that
+    finished the run.
     """
     done, checkpoints = folder / "results.json", folder / "checkpoints"
     config = compose("train", [f"experiment={experiment}", f"seed={seed}", *overrides])
@@ -80,7 +80,7 @@ def trained(experiment: str, seed: int, folder: Path, overrides: list[str]) -> d
 def same_settings(now: dict[str, Any], folder: Path) -> bool:
     """Return whether a run's settings are the experiment's current ones.
 
-    A run saves the number of footprints that its network chose; an experiment leaves it open.
+    A run saves the number of footprints that its network chose; an experiment does not set it.
     """
     saved = OmegaConf.load(folder / "config.yaml")
     assert isinstance(saved, DictConfig)
@@ -148,7 +148,7 @@ def other_policies(run: dict[str, Any], agent: str) -> dict[str, Any]:
 
 
 def difference(learned: dict[str, Any], random_legal: dict[str, Any]) -> dict[str, Any]:
-    """Compare two summaries; the agent must beat random by more than both half-widths."""
+    """Compare two summaries: the agent beats random if it gains more than both half-widths."""
     found = learned["mean"] - random_legal["mean"]
     margin = learned["half_width_over_seeds"] + random_legal["half_width_over_seeds"]
     return {

@@ -1,8 +1,8 @@
 """Places for one more box in a finished load of a plan, judged by the reference program alone.
 
-A box is tried in each allowed orientation in corners where faces of other boxes or walls meet:
-beside boxes and walls along x and y, and on the floor or on tops along z. A *free place* has room
-and a straight way in by the door, rests on something, and has nothing on it.
+A box is tried in each allowed orientation, at every corner where faces of other boxes or walls
+meet: next to boxes and walls along x and y, and on the floor or on tops along z. A *free place* has
+room and a straight way in through the door; there the box rests on something and carries nothing.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "overhang": {"overhang": (0, 0)},
     "cut": {"cuts": ()},
 }
-"""Constraints, each with the rules of the reference that lift it."""
+"""Constraints, each with the values of the reference's rules that switch it off."""
 OF_BOXES: dict[str, dict[str, Any]] = {"layers": {"layers": None}, "on_like": {"on_like": False}}
-"""Constraints that only boxes state, each with the handling that lifts it."""
+"""Constraints that only boxes state, each with the handling that switches it off."""
 MOST_JUDGED = 300
-"""Most free places of a box that are judged; if there are more, a random choice is judged."""
+"""Largest number of free places that are judged per box; of more places, a random choice is."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Finished:
     def _free(
         self, boxes: np.ndarray, x: np.ndarray, y: np.ndarray, z: int, sides: tuple[int, int, int]
     ) -> np.ndarray:
-        """Return a mask ``[X, Y]`` of places with room and a way in where a box carries nothing."""
+        """Return a mask ``[X, Y]`` of places with room, a way in, and nothing on top of the box."""
         beside = (boxes[:, 5] > z) & (boxes[:, 2] < z + sides[2])
         taken = _meets(boxes[beside], x, y, sides, self.rules.clearance)
         if self.rules.door == "top":
@@ -220,9 +220,9 @@ class Finished:
     def moves(self, places: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
         """Return how far the load with one more box may move along x and y, ``[P, 2]``, units.
 
-        The smallest and the largest whole number of units after which the load is balanced and
-        inside. If no box stands in the container before, and no edge is cut off, the whole load may
-        move; on a pallet, as far as no edge of the load leaves the deck.
+        These are the smallest and the largest whole number of units by which the load may move and
+        be balanced and inside. The whole load may move only if no box is preplaced and no edge is
+        cut off; on a pallet, only as far as no edge of the load leaves the deck.
         """
         rules = self.rules
         least, most = (np.zeros((len(places), 2), np.int64) for _ in range(2))
@@ -269,7 +269,7 @@ class Finished:
 def _meets(
     boxes: np.ndarray, x: np.ndarray, y: np.ndarray, sides: Sequence[int], gap: int
 ) -> np.ndarray:
-    """Return a mask ``[X, Y]`` of places where a base meets a box's, or is closer than a gap."""
+    """Return a mask ``[X, Y]`` of places where a base meets a box's or is closer than a gap."""
     along_x = (x[:, None] < boxes[:, 3] + gap) & (x[:, None] + sides[0] + gap > boxes[:, 0])
     along_y = (y[:, None] < boxes[:, 4] + gap) & (y[:, None] + sides[1] + gap > boxes[:, 1])
     return (along_x.astype(np.float32) @ along_y.T.astype(np.float32)) > 0

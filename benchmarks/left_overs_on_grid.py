@@ -1,7 +1,7 @@
 """Places for one more part in a finished load on a grid, judged by the reference program alone.
 
-The maps of the parts are those of the planner's catalogue. The check of the plan has compared them
-with the solids before.
+The maps of the parts are those of the planner's catalogue; the check of the plan has already
+compared them with the solids.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Grid:
         Args:
             packing: The finished load; None means an empty container.
             name: Name of the part.
-            names: Constraints that are lifted; others than those of grids are ignored.
+            names: Constraints that are switched off; constraints that grids lack are ignored.
             rule: The stability rule; by default the rule of the part.
         """
         part = self._names.index(name)
@@ -135,7 +135,7 @@ class Grid:
 
 
 def is_too_small(part: Part) -> bool:
-    """Return whether a part is too small for a solid."""
+    """Return whether a part is too small to be a solid."""
     try:
         part.load()
     except TooSmallError:

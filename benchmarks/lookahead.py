@@ -4,13 +4,14 @@
         [--instances 500 500 100] [--rule deepest_bottom_left] [--breadth 4] [--depth 2]
         [--candidates 24] [--rows 20] [--out ...] [key=value ...]
 
-BASE is a heuristic, a run or `pretrained/NAME`; `key=value` are options of the environment. Every
-budget is compared with the base alone, and both with the rule, paired by instance; `--ms` without a
-number compares the base with the rule alone. Lists are written as `scales=[1.0]`. Several bases are
-runs of one experiment with several seeds: the result has their mean, and half of its interval over
-the seeds (Student's t). Search takes one base.
-Milliseconds are of the clock on the wall and of `--threads` threads. Every plan is checked by the
-reference program (`packing check`). The result is written after every budget.
+BASE is a heuristic, a run or `pretrained/NAME`; `key=value` sets options of the environment, lists
+as in `scales=[1.0]`. Every budget is compared with the base alone, and both with the rule, paired
+by instance. `--ms` without a number only compares the base with the rule. Several bases are runs of
+one experiment with several seeds: the result has their mean and the half-width of its interval over
+the seeds (Student's t). Search takes only one base.
+
+Milliseconds are wall-clock time, with `--threads` threads. Every plan is checked by the reference
+program (`packing check`). The result is written after every budget.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from packing_env.plan.check import check_plan
 
 
 def count_sound(found: Evaluation, env: PackingEnv) -> int:
-    """Return how many of the kept plans the reference program finds no fault with."""
+    """Return how many of the kept plans the reference program accepts."""
     sound = 0
     with tempfile.TemporaryDirectory() as folder:
         for packing in found.packings(env):
@@ -129,7 +130,7 @@ def mean_over_seeds(by_seed: list[Evaluation]) -> Evaluation:
 
 
 def over_seeds(by_seed: list[Evaluation]) -> dict[str, Any]:
-    """Return the means of every seed, and the intervals of the mean over the seeds."""
+    """Return the mean of each seed, and the interval of their mean over the seeds."""
     result = {}
     for name in ("utilization", "items_packed"):
         means = [found.estimate(name).mean for found in by_seed]

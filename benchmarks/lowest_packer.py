@@ -18,9 +18,9 @@ from packing_env.types import Instances, State
 class LowestPacker:
     """A packer that puts every item at its lowest legal placement until each episode has ended.
 
-    The episodes equal those of the heuristic of the same order in an environment: rules, rewards
-    and ends are :func:`packing_env.core.transition`'s; only the next placement comes from
-    the search. Where possible, a compiled operation carries out the decisions, with the same bits.
+    The episodes equal those of the corresponding heuristic in an environment: rules, rewards and
+    ends are those of :mod:`packing_env.core.transition`, and only the next placement comes from the
+    search. If possible, a compiled operation carries out the decisions, with the same bits.
 
     Args:
         lowest: The search, with the task and the items.
@@ -31,7 +31,7 @@ class LowestPacker:
         self._operations: Operations | None = None
         if lowest.searches and supported_ground(lowest.catalogue, lowest.params) == "heights":
             nothing = torch.zeros(1, lowest.params.num_items, dtype=torch.int64)
-            pool = Instances(nothing, nothing[:, 0])  # no episode starts here
+            pool = Instances(nothing, nothing[:, 0])  # empty, because no episode is started
             task = Task(lowest.params, lowest.catalogue, pool)
             self._operations = Operations(task, lowest.catalogue["orientation_mask"])
 
@@ -48,8 +48,8 @@ class LowestPacker:
         state = {
             key: value.clone(memory_format=torch.contiguous_format) for key, value in state.items()
         }
-        state["legal"] = state["legal"][:, :0]  # the search finds what is legal, and no map is kept
-        # a row without a legal placement has ended, as in the environment
+        state["legal"] = state["legal"][:, :0]  # the search finds legal placements without a map
+        # As in the environment, a row without a legal placement has ended.
         state["terminated"] |= index < 0
         if self._operations is None:
             return self._by_rules(state, index)
@@ -66,7 +66,7 @@ class LowestPacker:
         return state
 
     def _in_place(self, operations: Operations, state: State, index: Int[Tensor, " B"]) -> State:
-        """Carry out the decisions with the compiled operation; rewards and ends are added here."""
+        """Carry out the decisions with the compiled operation, then set rewards and ends."""
         params, batch = self.lowest.params, len(index)
         ahead = operations.ahead(batch, index.device, surfaces=False)
         outcome = new_outcome(batch, index.device)

@@ -1,13 +1,13 @@
-"""Speed of packing as low as possible: search without maps, and maps of all placements.
+"""Speed of packing as low as possible: search without maps, compared with maps of all placements.
 
     python benchmarks/lowest_search.py [--data DIR] [--rules none com_hull] [--out ...]
 
 Whole episodes of `irregular_paper` in one container, every item at its lowest legal placement,
 without observations. The items are the meshes of `DIR/meshes`; without `--data`, the embedded
 household items. A decision consists of the choice (`choose_ms`: the search, or the maps and the
-choice among them) and of carrying it out, metrics and rewards included. `measured` and `judged` are
-placements per decision: those whose rest height was computed, and those to which the stability rule
-was applied. Both ways must pack the same, bit for bit.
+choice from them) and of the step, with metrics and rewards. `measured` is the number of placements
+per decision whose rest height was computed; `judged` is the number to which the stability rule was
+applied. The packings of both ways must be equal bit for bit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Watched(LowestPlacement):
         start = time.thread_time()
         found = super().find(state)
         self.milliseconds.append(1e3 * (time.thread_time() - start))
-        # Maps visit all placements: instead of the search, or in rows in which it gave up.
+        # Maps visit all placements. They replace the search, entirely or in rows where it gave up.
         params = self.params
         every = params.num_visible * num_orientations(self.catalogue) * math.prod(params.lattice)
         visited = torch.tensor([[every, every, 0]]) if found.examined is None else found.examined

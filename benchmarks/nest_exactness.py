@@ -6,10 +6,10 @@
 Each nest holds random parts, read and placed by trimesh. FCL (the Flexible Collision Library)
 measures the distance of every two solids. Each part then leaves in the reverse order of the plan:
 
-- *Swept voxels*, for all nests: voxels of `PITCH` whose middle is inside of a solid move along the
-  way out; none may meet such a voxel of a part that is still there.
-- *Exact sweeps*, for the first `EXACT` nests: a part moves by at most the distance that FCL
-  measures (conservative advancement), or by `STEP` where it is closer, until it is outside.
+- *Swept voxels*, for all nests: the voxels of side `PITCH` whose centre is inside a solid move
+  along the way out; none may meet such a voxel of a part that has not left yet.
+- *Exact sweeps*, for the first `EXACT` nests: in each step, a part moves by the distance that FCL
+  measures (conservative advancement), but at least by `STEP`, until it is outside.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Solid:
         self.body.setTransform(fcl.Transform(shift))
 
     def _middles(self) -> set[tuple[int, int, int]]:
-        """Return the voxels whose middle is inside: an odd number of faces lies above it."""
+        """Return the voxels whose centre is inside: an odd number of faces lies above it."""
         low = np.floor(self.points.min(0) / PITCH).astype(int)
         size = np.ceil(self.points.max(0) / PITCH).astype(int) - low
         crossings = np.zeros(size, int)
-        # Middles are moved a little, so that no ray meets an edge.
+        # Centres are moved a little, so that no ray meets an edge.
         x, y, z = ((np.arange(size[k]) + low[k] + 0.5) * PITCH + 1e-4 * np.pi for k in range(3))
         for a, b, c in self.points[self.faces]:
             normal = np.cross(b - a, c - a)
@@ -149,7 +149,7 @@ def verdict(
         raise RuntimeError(f"two solids are {nearest} mm apart instead of {clearance} mm")
     for k, (solid, item) in enumerate(zip(solids, packing.items, strict=True)):
         if any(solid.inside & other.inside for other in solids[:k]):
-            raise RuntimeError(f"item {k} is inside of another one")
+            raise RuntimeError(f"item {k} is inside another one")
         direction = way(item.leaves or "")
         if meets_in_voxels(solid, direction, solids[:k]):
             raise RuntimeError(f"item {k} meets another one on its way {item.leaves} (voxels)")

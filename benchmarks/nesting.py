@@ -4,13 +4,13 @@
     python benchmarks/nesting.py strips --data DATA [--seconds 600] [--names shapesn0_normal ...]
     python benchmarks/nesting.py scaling [--seconds 30]
 
-`order`: 76 parts (robot brackets, mugs, blobs, a drill, bananas; `ORDER`) into 200 x 250 x 330 mm,
-with a clearance of 1 mm and of 0, and the same parts packed on heightmaps without stability.
+`order`: 76 parts (robot brackets, mugs, blobs, a drill, bananas; `ORDER`) in 200 x 250 x 330 mm,
+with a clearance of 1 mm and of 0; the same parts are also packed on heightmaps without stability.
 `strips`: the ESICUP instances of Lamas-Fernandez, Bennell and Martinez-Sykora (Oper. Res. 2023):
-voxel parts without rotation in a container of fixed floor; the height counts. Ways out are not
-required there. DATA may also be the folder `data` of their public repository (`esicup.py`).
-`scaling`: 25 to 400 embedded shapes with voxels of 5 to 2 mm. The reference checks the plans of
-meshes.
+parts of voxels, without rotation, in a container with a fixed floor; the height is minimized. Ways
+out are not required. DATA may also be the folder `data` of their public repository (`esicup.py`).
+`scaling`: 25 to 400 embedded shapes with voxels of 5 to 2 mm. The reference program checks the
+plans of meshes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ COARSE = {
     "small_med": (2,),
     "med_peaks": (2,),
 }
-"""Voxels of the instance that are joined to coarse ones; of others 2, and again 2."""
+"""Factors by which voxels are joined to coarser ones, by instance; in other instances 2, then 2."""
 
 
 def judged(plan: Plan) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def strip(instance: dict[str, Any], voxels: Any, seconds: float) -> dict[str, An
 
 
 def scaling(seconds: float) -> Iterator[dict[str, Any]]:
-    """Nest 25 to 400 embedded shapes with finer and finer voxels."""
+    """Nest 25 to 400 embedded shapes with ever finer voxels."""
     for count in (25, 50, 100, 200, 400):
         parts = [
             Part(mesh=list(SHAPES.values())[k % len(SHAPES)].mesh(), quantity=1)

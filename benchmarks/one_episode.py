@@ -2,13 +2,14 @@
 
     python benchmarks/one_episode.py [--repeats 5] [--learn-repeats 1] [--out ...] [KEY=VALUE ...]
 
-The manager picks an item, the worker its place, the environment carries it out, the replay stores
-the transition. The second case then learns: a batch from the replay, with replacement, one update
-of the worker and one of the manager. KEY=VALUE changes the experiment, as for `packing train`.
+The manager chooses an item, the worker its place, the environment takes the step, and the replay
+stores the transition. The second case then learns from a batch of the replay, drawn with
+replacement: one update of the worker and one of the manager. KEY=VALUE changes the experiment, as
+for `packing train`.
 
-`elapsed_seconds` includes everything but imports. It is reported for the first run, which may have
-to build catalogues and compile kernels, and as the median of the repeats, which also start from
-nothing. `steps_per_second` counts the decisions and the update, but not the building.
+`elapsed_seconds` includes everything except imports. It is reported for the first run, which may
+have to build catalogues and compile kernels, and as the median of the repeats, which also build
+everything anew. `steps_per_second` includes the decisions and the update, but not the building.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--learn-repeats", type=int, default=1, help="of the case that learns")
+    parser.add_argument("--learn-repeats", type=int, default=1, help="repeats with learning")
     parser.add_argument("--out", default="benchmarks/results/bench_seed.json")
     args = parser.parse_intermixed_args()
     config = compose("train", ["experiment=seed_benchmark", *args.overrides])

@@ -5,16 +5,17 @@
     python benchmarks/orders.py loads [--count 2] [--seconds 5] [--rules none com_hull full]
     python benchmarks/orders.py stops [--count 10] [--seconds 5] [--rules rear side top]
 
-`exact`: orders of k x l x m equal cartons (1 to 6 each) for a container with 0 to 4 mm to spare, in
-    millimetres, tenths of a millimetre, centimetres and sixteenths of an inch; all cartons fit.
-    `cut`:
-containers of 1200 x 800 x 1000 mm that guillotine cuts divide into 20 to 60 boxes, so that 100 %
-can be packed. `loads`: boxes with allowed vertical sides, 587 x 233 x 220 cm, `--count` of each
-class, drawn by `bischoff_ratcliff.py`; `--data br_container_loading.json` compares them with
-published files. `full` requires full support (`--support 1`); other rules are values of
-`--stability`. `stops`: 8 to 60 random kinds of boxes of 25 to 80 cm for three stops, in a container
-of 12 x 2.4 x 2.4 m whose door the rules name. The boxes fill half of the container, or 1.2
-containers; in every other order, nothing may rest on the boxes of 30 % of the kinds.
+- `exact`: orders of k x l x m equal cartons (1 to 6 each) for a container with 0 to 4 mm to spare,
+  in millimetres, tenths of a millimetre, centimetres and sixteenths of an inch; all cartons fit.
+- `cut`: containers of 1200 x 800 x 1000 mm that guillotine cuts divide into 20 to 60 boxes, so
+  100 % can be packed.
+- `loads`: boxes with allowed vertical sides in 587 x 233 x 220 cm, `--count` loads of each class,
+  drawn by `bischoff_ratcliff.py`; `--data br_container_loading.json` compares the loads with
+  published files. The rule `full` requires full support (`--support 1`); other rules are values of
+  `--stability`.
+- `stops`: 8 to 60 random kinds of boxes of 25 to 80 cm for three stops, in a container of
+  12 x 2.4 x 2.4 m; `--rules` names its door. The boxes fill half of the container, or 1.2
+  containers. In every second order, nothing may rest on the boxes of 30 % of the kinds.
 
 The reference program checks every plan; a refused plan ends the run. Rows are written one by one,
 so the same command continues an interrupted run unless `--fresh` is set.
@@ -92,7 +93,7 @@ def pack_exact(seed: int, seconds: float) -> Row:
 
 
 def cut_container(draw: random.Random, number: int) -> list[tuple[int, int, int]]:
-    """Return the boxes that random cuts through whole pieces leave."""
+    """Return the boxes into which random guillotine cuts divide the container."""
     pieces = [CUT]
     while len(pieces) < number:
         pieces.sort(key=lambda piece: -piece[0] * piece[1] * piece[2])
@@ -130,12 +131,12 @@ def pack_cut(seed: int, seconds: float, rules: str) -> Row:
 
 
 def options(rules: str) -> dict[str, Any]:
-    """Return the arguments of `pack` for rules of a name."""
+    """Return the arguments of `pack` for a value of `--rules`."""
     return {"stability": "none", "support": 1.0} if rules == "full" else {"stability": rules}
 
 
 def loads(count: int, seconds: float, rules: list[str], data: Path | None) -> Runs:
-    """Yield loads, the first ones of all classes first.
+    """Yield the first load of every class, then the second ones, and so on.
 
     Raises:
         RuntimeError: A supplied load differs from the drawn one.
@@ -236,7 +237,7 @@ def deliveries_summary(rows: list[Row]) -> Row:
 
 
 def loads_summary(rows: list[Row]) -> Row:
-    """Return the mean of each class, and those of the classes of either paper."""
+    """Return the mean of each class, and the means over the classes of each paper."""
     classes = {
         name: statistics.fmean(row["utilization"] for row in rows if row["class"] == name)
         for name in dict.fromkeys(row["class"] for row in rows)
@@ -250,7 +251,7 @@ def loads_summary(rows: list[Row]) -> Row:
 
 
 def runs_of(args: argparse.Namespace) -> Runs:
-    """Return the runs that were asked for."""
+    """Return the requested runs."""
     if args.what == "exact":
         return exact_orders(args.count or 500, args.seconds)
     if args.what == "cut":
@@ -269,12 +270,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rules", nargs="*")
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--fresh", action="store_true", help="begin anew")
+    parser.add_argument("--fresh", action="store_true", help="discard existing rows")
     parser.add_argument("--out")
     args = parser.parse_args()
     out = args.out or f"benchmarks/results/orders_{args.what}.json"
     runs = list(runs_of(args))
-    # 1. Read existing rows whose searches were as long.
+    # 1. Read existing rows whose searches had the same time.
     rows = known_rows(Path(out), args)
     pack([Part(sides=(1, 1, 1), quantity=2)], (1.0, 1.0, 2.0), 1.0)  # compiles
     # 2. Run the other rows, and write the file after each.
@@ -290,7 +291,7 @@ def main() -> None:
 
 
 def known_rows(out: Path, args: argparse.Namespace) -> list[Row]:
-    """Return the rows of a file whose searches were as long, each with its revision."""
+    """Return the rows of a file whose searches had the same time, each with its revision."""
     if args.fresh or not out.exists():
         return []
     before = json.loads(out.read_text())

@@ -1,14 +1,14 @@
-"""A folder of real parts, each once, in a small container: what `packing pack` finds in its time.
+"""A folder of real parts, each once, in a small container: the packings that `packing pack` finds.
 
     python benchmarks/own_parts.py --data DIR [--seconds 20] [--seeds 0 1 2] [--unit m] [--out ...]
 
-The files of `DIR/meshes` at true size, in 240 x 180 x 150 mm, cells of 5 mm, by `com_hull`, which
-is the default, and by `stands`. `search_seconds` are those of the search; `wall_seconds` has
-reading, rasterising, compiling and the full steps of the plan too. `largest_first` is the first
-packing that the search looks at: all parts visible, by volume, each at its lowest legal place.
-Every plan is written and checked by `packing_env.plan.check_plan`; a violation ends the run. Then
-it is simulated, item by item and released at once, with walls: `kept` is the utilization before the
-first item moves, `moved` the number of items that do.
+The files of `DIR/meshes` are packed at true size into 240 x 180 x 150 mm, with cells of 5 mm, under
+the rules `com_hull` (the default) and `stands`. `search_seconds` is the time of the search;
+`wall_seconds` also includes reading, rasterising, compiling and writing out the plan's steps.
+`largest_first` is the first packing that the search evaluates: parts in order of volume, each at
+its lowest legal place. Every plan is written and checked by `packing_env.plan.check_plan`; a
+violation ends the run. Then the plan is simulated with walls, item by item and released at once:
+`kept` is the utilization before the first item moves, `moved` the number of items that move.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from packing_env.physics import read_settings, simulate
 from packing_env.plan import Packing, check_plan
 
 NO_TIME = 1e-6
-"""Seconds after which a search has its first packing and no other."""
+"""Seconds of a search that ends with its first packing."""
 
 
 def simulated(packing: Packing) -> dict[str, float]:
-    """Return what is kept of a packing, and how many items move, in both orders of simulation."""
+    """Return the kept utilization and the number of moved items, in both orders of simulation."""
     found: dict[str, float] = {}
     for order in ("sequential", "released"):
         report = simulate(packing, read_settings({"order": order, "walls": True}))
@@ -42,7 +42,7 @@ def simulated(packing: Packing) -> dict[str, float]:
 
 
 def packed(folder: Path, container: str, seconds: float, **options: Any) -> dict[str, Any]:
-    """Pack the parts once, check the plan, and return what was found."""
+    """Pack the parts once, check the plan, and return its values."""
     start = time.perf_counter()
     plan = pe.pack(folder, container, seconds, **options)
     wall = time.perf_counter() - start
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--container", default="240x180x150mm")
     parser.add_argument("--cell", default="5mm")
     parser.add_argument("--rules", nargs="+", default=["com_hull", "stands"])
-    parser.add_argument("--unit", default="m", help="of the files")
+    parser.add_argument("--unit", default="m", help="unit of the files")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     parser.add_argument("--out", default="benchmarks/results/own_parts.json")

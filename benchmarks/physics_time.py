@@ -2,11 +2,11 @@
 
     python benchmarks/physics_time.py [--items 50] [--meshes FOLDER]
 
-Items are packed by deepest-bottom-left, under the default rule and under stricter ones, with which
-most of them stand so that the simulation does not end early, and settled. The command runs as a
-process of its own, so that its start and its check of the plan count as well. Convex parts of
-meshes that are not of the package are computed in the first run and read in the others.
-`cpu_seconds` hardly depend on what else the machine does, `seconds` do.
+Items are packed by deepest-bottom-left and settled, under the default rule and under stricter ones.
+Under the stricter rules most items stand, so the simulation does not end early. The command runs in
+a separate process, so its start and its check of the plan are included. Convex parts of meshes that
+are not in the package are computed in the first run and read in the others. Other programs on the
+machine affect `seconds`, but hardly `cpu_seconds`.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ RULES: dict[str, dict[str, Any]] = {
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=50)
-    parser.add_argument("--scale", type=float, default=0.6, help="of the items")
-    parser.add_argument("--meshes", type=Path, default=None, help="a folder, not the shapes")
+    parser.add_argument("--scale", type=float, default=0.6, help="scale of the items")
+    parser.add_argument("--meshes", type=Path, help="a folder of meshes instead of the shapes")
     parser.add_argument("--rules", nargs="+", default=list(RULES), choices=list(RULES))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/physics_time.json"))
     return parser.parse_args()
 
 
 def plan_of(options: argparse.Namespace, rules: str, path: Path) -> int:
-    """Write the plan with the most items of 16; return how many it has."""
+    """Write the one of 16 plans that has the most items; return their number."""
     items = {"source": "shapes"}
     if options.meshes:
         items = {"source": "meshes", "paths": str(options.meshes)}
@@ -74,7 +74,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sequential": {"order": "sequential"},
     "released": {"order": "released"},
 }
-"""Of the simulation. One that nothing ends is the longest."""
+"""Settings of the simulation; the first never ends early, so it takes longest."""
 
 
 def timed(path: Path, order: str) -> dict[str, Any]:

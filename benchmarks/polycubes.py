@@ -1,4 +1,4 @@
-"""Polycubes by stated rules, as a folder of meshes with sequences.
+"""Write polycubes as a folder of meshes with sequences; the rules are stated here.
 
     python benchmarks/polycubes.py FOLDER [--cubes 3 4 5] [--edge 0.04] [--sequences 2000]
 
@@ -37,7 +37,7 @@ def placed(cells: np.ndarray) -> tuple[Cell, ...]:
 
 
 def poses(cells: tuple[Cell, ...]) -> list[tuple[Cell, ...]]:
-    """Return the polycube in all rotations, as often as there are rotations."""
+    """Return the polycube in all 24 rotations; symmetric ones repeat."""
     return [placed(np.array(cells) @ rotation.T) for rotation in ROTATIONS]
 
 

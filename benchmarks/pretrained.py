@@ -1,10 +1,10 @@
-"""Export the policies of training runs as those that the package brings.
+"""Export policies of training runs as the pretrained policies of the package.
 
     python benchmarks/pretrained.py NAME=RUN [NAME=RUN ...] [--played KEY=VALUE ...]
 
-Writes ``src/agents/pretrained/NAME``, which ``packing eval checkpoint=pretrained/NAME`` plays. The
-configuration of the run, its frames and versions are in its ``meta.json``; ``--played`` changes the
-configuration, for weights that were learned on larger cells than those that they act on.
+Writes ``src/agents/pretrained/NAME``, which ``packing eval checkpoint=pretrained/NAME`` plays. Its
+``meta.json`` holds the run's configuration, frames and versions. ``--played`` changes the
+configuration, for weights that are played on smaller cells than those of training.
 """
 
 from __future__ import annotations

@@ -17,9 +17,7 @@ STABILITIES = ("none", "com_hull", "com_hull_10", "com_hull_20", "stands")
 _MIXED = 0.2
 """Share of the orders that have meshes."""
 Order = dict[str, Any]
-"""``parts`` and the arguments of `pack`; ``fill`` is true if the order is packed as often as it
-fits.
-"""
+"""``parts`` and the arguments of `pack`; with ``fill`` the order is packed as often as it fits."""
 
 
 def draw_order(random: np.random.Generator, folder: Path) -> Order:
@@ -127,7 +125,7 @@ def _sizes(container: np.ndarray, random: np.random.Generator) -> list[str]:
 
 
 def _on_pallet(options: Order, container: np.ndarray, random: np.random.Generator) -> Order:
-    """Return options with an overhang, which has no door and no walls."""
+    """Return options of a pallet with an overhang; a pallet has no door and no walls."""
     overhang = (container[:2] * random.choice([0.0, 0.02, 0.2, 0.4], 2)).round(3)
     others = {name: value for name, value in options.items() if name != "door"}
     return others | {"overhang": overhang.tolist(), "wall_clearance": 0.0}

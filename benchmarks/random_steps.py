@@ -1,11 +1,11 @@
-"""A million random steps through TorchRL's own collector under `ActionMask`, on several presets.
+"""A million random steps by TorchRL's own collector with `ActionMask`, on several presets.
 
     python benchmarks/random_steps.py [--steps 1e6] [--out benchmarks/results/random_steps.json]
 
 The collector has no policy: it draws from the environment's action spec. Every action is looked up
-in the mask of the state that it was drawn in, and the actions that the environment counts as
-illegal are added up. Memory is that of the process, at intervals; its growth is measured after the
-first tenth. The file is written at every interval, so an interrupted run says how far it came.
+in the mask of the state in which it was drawn, and the actions that the environment counts as
+illegal are summed. The memory of the process is read at intervals; its growth is measured after the
+first tenth. The file is written at every interval, so it shows how far an interrupted run came.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TASKS: dict[str, dict[str, Any]] = {
 LENGTH = 8
 """Decisions per row in a batch of the collector."""
 INTERVALS = 50
-"""Readings of the memory."""
+"""Number of readings of the memory."""
 
 
 def legal(batch: TensorDictBase) -> int:

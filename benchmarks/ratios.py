@@ -1,11 +1,11 @@
-"""A handful of speed ratios, compared with the committed ones; warns where one has fallen.
+"""Measure a few speed ratios, and warn if one is below the committed ratio.
 
     python benchmarks/ratios.py [--write]
 
-Ratios of CPU time on one thread, measured side by side, depend less on the machine than times do:
-drop-height kernels against the NumPy program, and the environment's step against the NumPy
-environment (`packing_env.reference`, exact masks as well). A ratio below :data:`WARN` of the
-committed one is a warning; the exit status stays 0. `--write` commits new ones.
+Ratios of CPU times on one thread, measured in turn, depend less on the machine than times do. They
+compare drop-height kernels with the NumPy program, and the environment's step with the NumPy
+environment (`packing_env.reference`, also with exact masks). A ratio below :data:`WARN` times the
+committed one gives a warning; the exit status stays 0. `--write` replaces the committed ratios.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def measure() -> dict[str, float]:
 
 
 def fallen(found: Mapping[str, float], committed: Mapping[str, float]) -> list[str]:
-    """Return a warning for each ratio that has fallen, or that only one side has."""
+    """Return a warning for each ratio that has fallen, or that only one of the two sets has."""
     said = [
         f"{name}: {found[name]:.3g} x NumPy is {found[name] / before:.2f} of {before:.3g}"
         for name, before in committed.items()

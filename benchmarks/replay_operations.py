@@ -2,9 +2,9 @@
 
     python benchmarks/replay_operations.py [--capacity 1048576] [--batch-size 256] [--out ...]
 
-The prioritized sampler alone, TorchRL's buffer around it and around the uniform sampler (both with
-transitions of two numbers), and whole transitions of a small task in the agents' own replay, whose
-samples include maps that are computed again.
+Three things are measured: the prioritized sampler alone; TorchRL's buffer with it and with the
+uniform sampler (transitions of two numbers); and whole transitions of a small task in
+`DeviceReplay`, whose samples include recomputed maps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agents.replay import DevicePrioritizedSampler, DeviceReplay
 from packing_env import make_env
 
 NEW = 64
-"""Transitions per `extend`, which are the rows of the environment."""
+"""Transitions per `extend`: the number of rows of the environment."""
 TASK: dict[str, Any] = {
     "items": {"source": "cuboids", "extents": [[0.02, 0.02, 0.02], [0.04, 0.02, 0.02]]},
     "container": (0.16, 0.16, 0.1),
@@ -34,7 +34,7 @@ TASK: dict[str, Any] = {
     "pool_size": 64,
 }
 REBUILT = ("orientation_features", "drop_height")
-"""Observations that are computed again for a sample."""
+"""Observations that are recomputed for a sample."""
 Operations = dict[str, Callable[[], object]]
 
 

@@ -1,12 +1,12 @@
-"""Killed processes of a job: does it restart, what is lost, and does it end as if undisturbed?
+"""Kill processes of a job: does it restart, what is lost, and does it end as if undisturbed?
 
     python benchmarks/restarts.py [--trials 20] [--ranks 2] [--work DIR] [--out ...]
 
-Each trial trains a small agent by `torchrun --max-restarts 1` and kills (SIGKILL) one of its
-processes, any, at a random moment after the first checkpoint. torchrun starts the processes again,
-and they continue from the newest checkpoint. Counted are trials that end with exit code 0 after all
-frames; frames that were played twice, at most one interval between checkpoints; and final states of
-all processes that equal those of an undisturbed job bit for bit.
+Each trial trains a small agent by `torchrun --max-restarts 1` and kills (SIGKILL) a random one of
+its processes at a random moment after the first checkpoint. torchrun starts the processes again,
+and they continue from the newest checkpoint. The result counts trials that end with exit code 0
+after all frames, frames that were played twice (at most one interval between checkpoints), and
+trials in which the final states of all processes equal those of an undisturbed job bit for bit.
 """
 
 from __future__ import annotations

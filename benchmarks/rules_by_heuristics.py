@@ -2,7 +2,7 @@
 
     python benchmarks/rules_by_heuristics.py [--instances 1000] [--seed 0] [--out ...]
 
-All cells of one run play the same sequences; utilization and items have 95 % intervals. The
+All cells of one run play the same sequences; utilization and items get 95 % intervals. The
 stacking tree is evaluated on boxes (`geometry="boxes"`), the other rules on the heightmap.
 """
 

@@ -1,10 +1,10 @@
-"""Frames per CPU second that Stable-Baselines3 gets from its adapter and from its own DummyVecEnv.
+"""Frames per CPU second in Stable-Baselines3, by our adapter and by its own DummyVecEnv.
 
     python benchmarks/sb3_adapter.py [--tasks irregular_com_hull cuboid_online] [--rows 16]
 
-Both play one preset with the observation `flat` and random legal actions, masks fetched as
-MaskablePPO fetches them; then MaskablePPO trains for some frames on each (the second figure, which
-holds the network's own time). One thread; the CPU time of the process. Needs the extra `sb3`.
+Both play one preset with the observation `flat` and random legal actions, and fetch masks as
+MaskablePPO does. Then MaskablePPO trains on each for some frames; this second figure includes the
+time of the network. Times are CPU times of the process, on one thread. Needs the extra `sb3`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""A model of many processes: messages per update, memory, and when they bind; with measured ones.
+"""A model of training in many processes: messages and memory per update, with measurements.
 
     python benchmarks/scale_model.py measure [--ranks 1 2 4] [--seconds 20] [--repeats 3]
     python benchmarks/scale_model.py model [--measured ...] [--out ...]
     python benchmarks/scale_model.py overlap [--out ...]
 
-`measure` trains PPO on boxes with 1, 2 and 4 processes of one thread each, equal rows per process
-(weak scaling), and writes frames/s, and time and bytes of the messages per update. The numbers of
-processes take turns, and of the repeats the median counts, so that what else runs on the machine
-disturbs all alike. With fewer cores than processes they share cores, and the model says so.
+`measure` trains PPO on boxes with 1, 2 and 4 processes of one thread each, with equal rows per
+process (weak scaling). It writes frames/s, and the time and bytes of the messages per update. The
+numbers of processes take turns, and the median of the repeats counts, so that other programs on the
+machine disturb all of them equally. If there are fewer cores than processes, the processes share
+cores, which the model takes into account.
 
-`model` predicts an update of `n` processes. All do the same work at once, and add up the gradient
-in a ring: each sends and receives 2 (n - 1) / n of the message in 2 (n - 1) steps,
+`model` predicts the time of an update in `n` processes. All do the same work at the same time, and
+sum the gradient in a ring: each sends and receives 2 (n - 1) / n of the message in 2 (n - 1) steps,
 
     t(n) = work * max(1, n / cores) + 2 (n - 1) latency + 2 (n - 1) / n * bytes / bandwidth,
 
@@ -19,9 +20,9 @@ in a ring: each sends and receives 2 (n - 1) / n of the message in 2 (n - 1) ste
 of this machine are fitted to messages of two sizes, work to one process. The predictions for GPUs
 take link speeds from the makers' data sheets, and are not measured.
 
-`overlap` predicts what it would save to send the gradient in `k` pieces while the backward pass,
-taken as half of an update, still runs. All pieces but the last can be hidden, as long as there is
-something to hide them behind, and each further piece costs its latency:
+`overlap` predicts how much time would be saved if the gradient were sent in `k` pieces while the
+backward pass, assumed to be half of an update, still runs. All pieces but the last can overlap with
+the rest of the backward pass, and each further piece costs its latency:
 
     saved(k) = min((k - 1) / k * size, (k - 1) / k * backward) - (k - 1) * 2 (n - 1) latency
 
@@ -55,12 +56,12 @@ LINKS = {
     "InfiniBand NDR, 8 links of 400 Gbit/s a machine": {"latency": 5e-6, "bandwidth": 50e9},
     "Ethernet 100 Gbit/s a machine": {"latency": 3e-5, "bandwidth": 12.5e9 / 8},
 }
-"""Seconds per step and bytes per second and GPU."""
+"""Latency in seconds per step; bandwidth in bytes per second and GPU."""
 PARAMETERS = {"small": 4e5, "hrl_paper": 1.394e7, "a large transformer": 1e8}
 REPLAY_BYTES, ROW_BYTES = 40e9, 10e9
-"""Memory of a GPU that its shard of the replay may take, and the states of its rows."""
+"""Bytes of a GPU's memory that its shard of the replay and the states of its rows may take."""
 TASKS = {"cuboid_online": "dqn", "irregular_com_hull": "dqn"}
-"""Presets, and an agent whose replay they have."""
+"""Presets, each with the agent whose replay is used."""
 WORK = 0.02
 """Seconds of an update of one GPU, without messages; an assumption that the table states."""
 
@@ -80,7 +81,7 @@ def message_times(size: int, repeats: int = 30) -> float:
 
 @contextmanager
 def messages_timed() -> Iterator[list[float]]:
-    """Collect the seconds of every all-reduce, the wait for the others included."""
+    """Collect the seconds of every all-reduce, including the wait for the other processes."""
     from torch import distributed
 
     usual, seconds = distributed.all_reduce, []
@@ -145,7 +146,7 @@ def rank(seconds: float, path: str) -> None:
 
 
 def measured(size: int, seconds: float, path: str, bind: bool = False) -> dict[str, Any]:
-    """Start a number of processes, each on a core of its own or not; return what rank 0 wrote."""
+    """Start some processes, with ``bind`` each on its own core; return the file of rank 0."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
@@ -165,7 +166,7 @@ def measured(size: int, seconds: float, path: str, bind: bool = False) -> dict[s
 
 
 def measure(args: argparse.Namespace) -> None:
-    """Measure the numbers of processes in turn, several times; of each the median."""
+    """Measure the numbers of processes in turn, several times; write the medians."""
     from provenance import provenance, write_json
 
     runs: dict[int, list[dict[str, Any]]] = {size: [] for size in args.ranks}
@@ -239,7 +240,7 @@ def compared(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def memory() -> list[dict[str, Any]]:
-    """Return bytes of a row and of a transition, and what the shards of many GPUs hold."""
+    """Return the bytes of a row and of a transition, and the number that many GPUs hold."""
     from agents.config.build import build_agent, build_env, build_replay
     from agents.config.compose import compose
     from packing_env.memory import num_bytes
@@ -268,7 +269,7 @@ def memory() -> list[dict[str, Any]]:
 
 
 def model(args: argparse.Namespace) -> None:
-    """Write the predictions for GPUs, and how the model compares with what was measured."""
+    """Write the predictions for GPUs, and a comparison of the model with the measurements."""
     from provenance import provenance, write_json
 
     measured = json.loads(Path(args.measured).read_text())
@@ -303,7 +304,7 @@ def model(args: argparse.Namespace) -> None:
 
 
 def saved(n: int, size: float, pieces: int, latency: float, bandwidth: float) -> float:
-    """Return the seconds of an update that a message in pieces saves; negative where it costs."""
+    """Return the seconds of an update that a message in pieces saves; negative for a loss."""
     long = 2 * (n - 1) / n * size / bandwidth
     hidden = (pieces - 1) / pieces * min(long, WORK / 2)
     return hidden - (pieces - 1) * 2 * (n - 1) * latency
@@ -342,7 +343,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--bind", action="store_true", help="each process to a core, by taskset")
+    parser.add_argument("--bind", action="store_true", help="bind each process to a core (taskset)")
     parser.add_argument("--measured", default="benchmarks/results/weak_scaling.json")
     parser.add_argument("--out")
     args = parser.parse_args()

@@ -1,12 +1,12 @@
-"""What bounds decisions per second of `irregular_com_hull` as rows grow: CPU time of every pass.
+"""CPU time of every pass of a step of `irregular_com_hull`, as the number of rows grows.
 
     python benchmarks/scaling_irregular.py [--out benchmarks/results/scaling_irregular.json]
 
 A step of all rows (choice of random legal actions, step, resets) costs ``fixed + rows * per_row``;
 both are fitted to the medians of whole steps without a profiler. The passes are then timed by a
-profiler on the CPU clock of the thread. A pass whose time per row grows with the rows waits for
-memory; one whose time stays computes. ``lean`` leaves the maps of the items out of
-the observations, most of what these hold.
+profiler on the CPU clock of the thread. A pass whose time per row grows with the rows is bound by
+memory; a pass whose time per row stays constant is bound by computation. ``lean`` leaves the items'
+maps, the largest part, out of the observations.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Measure by exact solids whether packings of meshes float, and whether their items touch or enter.
+"""Measure with exact solids whether items of packings float, touch or enter each other.
 
-Packings of a folder of meshes, by a heuristic, before and after they are settled:
+A heuristic packs a folder of meshes; the packings are measured before and after they are settled:
 
     python benchmarks/settled.py --meshes FOLDER --piles 20
 
-`float` is how far an item is above what is below it, computed with Manifold: the exact volume that
-the item shares with all others and the floor is 0 where it stands, and is not when it is moved down
-by as much. `inside` is the least side of the bounding box of what two items share, over all pairs:
-moved by that they would be apart. Needs `pip install packing-env[mesh] manifold3d`.
+Manifold computes the exact volume that an item shares with earlier items and the floor. `float`
+bounds how far an item is above what is below it: moved down by this length, the item enters
+something. `inside` is the depth to which an item in its place enters others: the shortest side of
+the bounding box of a shared volume. Needs `pip install packing-env[mesh] manifold3d`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from packing_env.plan import Packing, check_plan, save_plan, settle
 from packing_env.plan.solids import solid_of
 
 ALLOWED = 5e-4
-"""Metres; the largest float that is asked for."""
+"""Largest allowed float, metres."""
 DEPTH = 1e-6
-"""Metres; the deepest interpenetration."""
+"""Largest allowed depth of interpenetration, metres."""
 _PROBES = (1e-6, 1e-5, 1e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 1.0)
-"""Metres by which items are moved down: a float is less than the first that meets something."""
+"""Metres by which items are moved down; the first that makes an item enter something is its float.
+"""
 
 
 def arguments() -> argparse.Namespace:
@@ -67,8 +68,8 @@ def pack(options: argparse.Namespace) -> list[Packing]:
 class Solids:
     """The solids of a packing as manifolds.
 
-    A mesh that is no manifold (some are several bodies that cut each other) is None; it takes no
-    part in exact measurements and is counted.
+    A mesh that is not a manifold (some are several bodies that cut each other) is None. It is
+    counted, but left out of exact measurements.
     """
 
     def __init__(self, packing: Packing, manifold: Any) -> None:
@@ -85,10 +86,10 @@ class Solids:
         return found if found.status() == manifold.Error.NoError else None
 
     def shared(self, order: int, down: float) -> tuple[float, float]:
-        """Return volume (m^3) and depth (m) of what an item, moved down, shares with the earlier.
+        """Return volume (m^3) and depth (m) that an item, moved down, shares with earlier items.
 
-        The floor is one of them. What is shared falls into connected pieces; the depth is the
-        least side of a piece's bounding box, the largest over the pieces.
+        The floor counts as an earlier item. The shared volume consists of connected pieces; the
+        depth is the shortest side of a piece's bounding box, and the largest over the pieces.
         """
         item = self.items[order].translate((0.0, 0.0, -down))
         volume = depth = 0.0
@@ -102,7 +103,7 @@ class Solids:
         return volume, depth
 
     def floats(self, order: int) -> float:
-        """Return an upper bound of an item's float: it meets something when moved down so far."""
+        """Return an upper bound of an item's float: moved down by this, it enters something."""
         for down in _PROBES:
             if self.shared(order, down)[1] > down / 10:
                 return down
@@ -110,7 +111,7 @@ class Solids:
 
 
 def measure(packing: Packing, manifold: Any) -> dict[str, Any]:
-    """Measure a packing by exact solids."""
+    """Measure a packing with exact solids."""
     solids = Solids(packing, manifold)
     orders = [i for i, solid in enumerate(solids.items) if solid is not None]
     inside = [solids.shared(order, 0.0) for order in orders]
@@ -136,7 +137,7 @@ def checked(packing: Packing) -> tuple[Any, float]:
 
 def one(packing: Packing, manifold: Any) -> dict[str, Any]:
     """Measure one packing before and after it is settled."""
-    [solid_of(item, Path()) for item in packing.items]  # read before times are taken
+    [solid_of(item, Path()) for item in packing.items]  # reads the files before the timing
     start = time.process_time()
     lowered = settle(packing)
     seconds = time.process_time() - start

@@ -2,8 +2,8 @@
 
 Plane outlines are counter-clockwise corners ``[P, 2]``, metres; the last corner is joined to the
 first. Solids are closed, outward-oriented triangle meshes. Layers of material are stacked on each
-other: where two of them meet, the part of each that the other does not cover is triangulated. So
-the union is closed by construction.
+other: where two layers meet, the part of each that the other does not cover is triangulated. So the
+union is closed by construction.
 """
 
 from __future__ import annotations
@@ -370,7 +370,7 @@ def _joined(points: np.ndarray, outer: list[int], holes: Sequence[list[int]]) ->
 
 
 def _bridge(points: np.ndarray, ring: list[int], hole: list[int], waiting: list[list[int]]) -> int:
-    """Return the index in `ring` of the nearest corner visible from the first one of `hole`."""
+    """Return the index in `ring` of the nearest corner visible from the first corner of `hole`."""
     loops = [ring, hole, *waiting]
     start = points[np.concatenate(loops)]
     end = points[np.concatenate([loop[1:] + loop[:1] for loop in loops])]

@@ -1,9 +1,9 @@
-"""Models the embedded items, and writes ``src/packing_env/items/shapes.npz``.
+"""Model the embedded items, and write ``src/packing_env/items/shapes.npz``.
 
     python benchmarks/shapes.py
 
-The package holds the triangles, because the sines of NumPy differ between processors: episodes have
-to be equal on all of them. A change of a shape changes episodes, and needs a new version of the
+The package contains the triangles, because NumPy's sines differ between processors, and episodes
+must be equal on all of them. A change of a shape changes episodes, so it needs a new version of the
 environment; ``benchmarks/convex_parts.py`` must run after it.
 
 Household items follow the nominal dimensions (millimetres) of Calli, Walsman, Singh, Srinivasa,
@@ -161,7 +161,7 @@ def _mustard_bottle() -> Solid:
 
 
 def _banana() -> Solid:
-    """Make a banana, 36 mm thick and 190 mm long, from cross-sections at right angles to it."""
+    """Make a banana, 36 mm thick and 190 mm long, from sections at right angles to its axis."""
     t = np.linspace(-1.0, 1.0, 15)
     radius = 18 * np.clip(1 - np.abs(t) ** 5, 0, 1) ** 0.5
     radius[[0, -1]] = [3.0, 5.0]

@@ -1,11 +1,11 @@
-"""The weights of RS-125 on boxes with other sides: unchanged, trained further, and trained anew.
+"""The weights of RS-125 on boxes with other sides: unchanged, trained further, or trained anew.
 
     python benchmarks/shift.py [--frames 200000] [--work DIR]
 
-RS-125 has sides of 1 to 5 cells. Every other law is played by `pretrained/cuboid_online` as it is,
-after further training (`warm_start.checkpoint`), by an agent that was trained from random weights
-with as many decisions, and by the best heuristic. All play the same held-out streams. With
-`--frames 0` nothing is trained.
+RS-125 has sides of 1 to 5 cells. Streams with other ranges of sides (laws) are played by
+`pretrained/cuboid_online` unchanged, by the same weights after further training
+(`warm_start.checkpoint`), by an agent trained from random weights with as many decisions, and by
+the best heuristic. All play the same held-out streams. With `--frames 0` nothing is trained.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ HEURISTICS = ["deepest_bottom_left", "lowest_z", "heightmap_minimization"]
 LAWS = ((1, 5), (1, 3), (1, 4), (2, 4), (2, 5), (3, 5), (1, 6), (2, 6))
 """Shortest and longest side of each law, in cells; the first is that of RS-125."""
 FINE_TUNING = 2e-4
-"""Learning rate of further training: between the first and the last one of the first training."""
+"""Learning rate of further training, between the start and the end of the first training's."""
 
 
 def settings(low: int, high: int, instances: int) -> list[str]:
-    """Return the settings of a law, of training and of evaluation alike."""
+    """Return the settings of a law, which training and evaluation share."""
     return [
         "generator=uniform_cuboids",
         f"generator.low={low}",
@@ -43,7 +43,7 @@ def settings(low: int, high: int, instances: int) -> list[str]:
 
 
 def played(run: Path, law: list[str]) -> dict[str, Any]:
-    """Return the `results.json` of the weights of RS-125 on a law."""
+    """Play a law with the weights of RS-125; return the `results.json`."""
     done = run / "results.json"
     if not done.is_file():
         code = packing(["eval", f"checkpoint={BASE}", *law, f"run_dir={run}"])

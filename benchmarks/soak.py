@@ -2,11 +2,12 @@
 
     python benchmarks/soak.py [--decisions 1e6] [--out benchmarks/results/soak.json]
 
-Of the actions 5 % are drawn from all, legal or not, 1 % are NaN (in `continuous` mode; elsewhere
-actions are integers, and these are out of range too) and 1 % out of range; the others are random
-legal ones. After every step no entry of the state or of the result is NaN, no height has fallen,
-`utilization <= compactness <= pyramidality`, and invalid actions are counted as illegal. Memory is
-that of the process; its growth is measured after the first tenth.
+5 % of the actions are drawn from all actions, legal or not; 1 % are NaN (in `continuous` mode; in
+the other modes actions are integers, so these are out of range too); and 1 % are out of range. The
+other actions are random legal ones. After every step the script checks that no entry of the state
+or of the result is NaN, that no height has fallen, that `utilization <= compactness <=
+pyramidality`, and that invalid actions are counted as illegal. Memory is that of the process; its
+growth is measured after the first tenth.
 """
 
 from __future__ import annotations

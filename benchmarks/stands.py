@@ -1,7 +1,7 @@
 """Measure which packings stand in simulation: stability rule x policy x items.
 
-Every packing is placed item by item in MuJoCo, each item settled before the next, and, with
-``--released``, also let go of at once:
+Every packing is placed item by item in MuJoCo; each item comes to rest before the next is placed.
+With ``--released``, all items are also released at once:
 
     python benchmarks/stands.py --task cuboid_online --piles 100 --walls 0
     python benchmarks/stands.py --task irregular --piles 200 --released
@@ -13,13 +13,14 @@ Every packing is placed item by item in MuJoCo, each item settled before the nex
         --physics seed=1
 
 With ``--tries``, every choice of the policy is simulated before it is played
-(`agents.search.Finalists`; ``--limit`` is its share of the allowed motion), so judge the packings
-with another seed.
+(`agents.search.Finalists`; ``--limit`` is its share of the allowed motion). Such packings must be
+judged with another seed of the simulation.
 
-Without ``--rules``, a task is measured under its own rule, with what it prefers; some under others.
+Without ``--rules``, a task is measured under its own rule, with its preference ``surest``; the
+tasks in `RULES` are measured under the rules listed there.
 
-A policy is a heuristic, or a checkpoint: weights that the package brings, or a training run.
-Runs of one file are added to it: a cell of the table that the file has is not measured again.
+A policy is a heuristic or a checkpoint: pretrained weights, or a training run. New cells are added
+to the result file; a cell that the file already has is not measured again.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from packing_env.plan import PlanError
 
 POLICIES = ("random_legal", "deepest_bottom_left", "heightmap_minimization")
 OWN = "preset"
-"""The rule of the preset itself, with what it prefers."""
+"""Name for the preset's own rule, with its preference ``surest``."""
 RULES = {
     "cuboid_online": ("none", "com_hull", "center_hull", "com_hull_strict", "equilibrium"),
     "irregular_com_hull": ("none", "com_hull", "com_hull_10", "com_hull_20"),
@@ -62,15 +63,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--without", nargs="*", default=[], help="names of items to leave out")
     parser.add_argument("--set", nargs="*", default=[], help="overrides of make_env, as key=JSON")
     parser.add_argument("--surest", nargs="*", default=[], help="stricter rules, preferred")
-    parser.add_argument("--physics", nargs="*", default=[], help="of the judge, as key=JSON")
-    parser.add_argument("--tries", type=int, default=0, help="simulated choices of an item")
-    parser.add_argument("--limit", type=float, default=1.0, help="of the motion in these tries")
+    parser.add_argument("--physics", nargs="*", default=[], help="simulation settings, key=JSON")
+    parser.add_argument("--tries", type=int, default=0, help="simulated choices per item")
+    parser.add_argument("--limit", type=float, default=1.0, help="allowed share of the motion")
     parser.add_argument("--walls", type=int, nargs="+", default=[1], choices=[0, 1])
-    parser.add_argument("--released", action="store_true", help="also let go of whole piles")
+    parser.add_argument("--released", action="store_true", help="also release whole piles at once")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/stands.json"))
     options = parser.parse_args()
     if options.surest and OWN in (options.rules or RULES.get(options.task, (OWN,))):
-        parser.error("--surest needs --rules: the preset's own rule has its own")
+        parser.error("--surest needs --rules, because the preset's own rule has its own preference")
     return options
 
 
@@ -110,14 +111,14 @@ def read_pairs(entries: list[str]) -> dict[str, Any]:
 
 
 def shown(changes: dict[str, Any], items: str) -> str:
-    """Return overrides as text; of a folder of meshes its name alone."""
+    """Return overrides as text; a folder of meshes is shown by its name only."""
     if isinstance(changes.get("items"), dict) and "paths" in changes["items"]:
         changes = {**changes, "items": {**changes["items"], "paths": items}}
     return str(changes)
 
 
 def name_setting(options: argparse.Namespace) -> str:
-    """Return what of a row's key is neither task, items, rule nor policy."""
+    """Return the part of a row's key that is not task, items, rule or policy."""
     surest = [f"surest={','.join(options.surest)}"] if options.surest else []
     without = [f"without={','.join(options.without)}"] if options.without else []
     judge = [f"physics.{entry}" for entry in options.physics]
@@ -126,7 +127,7 @@ def name_setting(options: argparse.Namespace) -> str:
 
 
 def policy_of(name: str, env: pe.PackingEnv) -> Any:
-    """Return a heuristic by its name, or the policy of a checkpoint, which has a slash in it."""
+    """Return a heuristic by its name, or the policy of a checkpoint (its name has a slash)."""
     if "/" not in name:
         return agents.heuristics.build(name, env)
     found = checkpoint.load(name, device="cpu")

@@ -1,9 +1,9 @@
-"""Measure the cost of a step of ``irregular``, beside one without its preference ``surest``.
+"""Measure the cost of a step of ``irregular``, with and without its preference ``surest``.
 
     python benchmarks/surest_cost.py [--rows 16] [--rounds 5] [--out PATH]
 
-Random legal actions. Environments take turns, so that what else the machine does slows all of them;
-times are CPU time of one thread, and the median of the rounds.
+Actions are random legal ones. Environments take turns, so that other programs on the machine slow
+all of them equally. Times are medians of the CPU time of one thread over the rounds.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python benchmarks/survive.py [saves] [training] [full] [signals] [--work DIR] [--out ...]
 
 - `saves`: a process that only writes and rotates checkpoints is killed (SIGKILL) at 50 random
-  moments. Each time the newest complete checkpoint must load and be the last one that the process
-  reported, or the one that it was writing.
+  moments. Each time the newest complete checkpoint must load, and must be the last one that the
+  process reported, or the one that it was writing.
 - `training`: `packing train` is killed at five random moments and continues with `resume=auto`.
   Each time at most one save interval may be lost; at the end all tensors must equal those of an
   uninterrupted run, bit for bit.
@@ -94,7 +94,7 @@ def packing(*arguments: str) -> list[str]:
 
 
 def save_for_ever(run: Path, report: int) -> None:
-    """Write checkpoints, and the frames of each that is complete to a pipe."""
+    """Write checkpoints; report the frames of each complete one to a pipe."""
     torch.set_num_threads(1)
     for frames in range(1, 10_000):
         part = [torch.full((250_000,), float(frames)) for _ in range(4)]
@@ -177,7 +177,7 @@ def frames_saved(run: Path) -> int:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Test if two states are equal, clocks aside."""
+    """Return whether two states are equal except for clocks."""
     if isinstance(one, dict):
         names = one.keys() - {"elapsed", "logged"}
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in names)

@@ -3,8 +3,8 @@
     python benchmarks/sweep_steps.py [--env irregular] [--rows 1 4 16 64 256] [--sweep-rows 16]
         [--sweep env.orientations=none,yaw,pi/2,pi/4 ...] [--out ...] [KEY=VALUE ...]
 
-Every value of a swept key is measured on its own, at `--sweep-rows`, by `packing bench step`. The
-picture is a PNG file beside the JSON file. KEY=VALUE goes to every `packing bench step`.
+`packing bench step` measures every value of a swept key separately, with `--sweep-rows` rows. The
+picture is a PNG file next to the JSON file. KEY=VALUE is passed to every `packing bench step`.
 """
 
 from __future__ import annotations

@@ -3,17 +3,17 @@
     python benchmarks/telemetry.py [--agents dqn ppo] [--envs cuboid_online] [--blocks 80]
         [--set KEY=VALUE ...]
 
-Two runs of one seed alternate step by step: one is watched as by default (metrics of every step and
-update, a row in `metrics.csv` every log interval, a bar that is drawn twice a second, kept
-batches), the other is not watched. Both make the same decisions and updates, so that a pair of
-steps differs only in the watching; a block is one log interval and so includes all periodic work.
-The time of a step is the CPU time of the process; that of the drawing thread counts only for the
+Two runs with the same seed alternate step by step. One is watched as by default: metrics of every
+step and update, a row in `metrics.csv` every log interval, a bar that is drawn twice a second, kept
+batches. The other is not watched. Both make the same decisions and updates, so the two steps of a
+pair differ only in the watching. A block is one log interval, so it includes all periodic work. The
+time of a step is the CPU time of the process; the time of the drawing thread counts only for the
 watched run.
 
-The cost is, for every step of the interval, the median over blocks of the ratio of the two times;
-averaged with the unwatched times as weights; minus one. Its 95 % interval comes from resampled
-blocks. At the end weights, moments, replay, environment and random generators must be equal bit for
-bit.
+For every step of the interval, the median over blocks of the ratio of the two times is computed.
+The cost is the mean of these medians, weighted by the unwatched times, minus one. Its 95 % interval
+comes from resampled blocks. At the end, weights, moments, replay, environment and random generators
+must be equal bit for bit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from agents.training import process
 from agents.training.trainer import Trainer
 
 UNWATCHED = ("trainer.log_every=1_000_000_000",)
-"""Overrides of the unwatched run, besides metrics, log and bar."""
+"""Overrides of the unwatched run, which also has no metrics, log and bar."""
 RESAMPLES = 2_000
 
 
@@ -62,7 +62,7 @@ class Run:
 
     Args:
         config: Configuration of the training run.
-        folder: Folder of its log; ``None``: it is not watched.
+        folder: Folder of its log; ``None`` if the run is not watched.
     """
 
     def __init__(self, config: DictConfig, folder: Path | None) -> None:
@@ -75,7 +75,7 @@ class Run:
         self.random = torch.get_rng_state()
 
     def step(self, drawing: list[threading.Thread]) -> float:
-        """Execute a step as in ``Trainer.run``; return its CPU seconds without ``drawing``'s."""
+        """Take a step as in ``Trainer.run``; return its CPU seconds, without ``drawing``'s."""
         torch.set_rng_state(self.random)
         start, wall, apart = time.process_time(), time.perf_counter(), time_of(drawing)
         trainer = self.trainer
@@ -156,7 +156,7 @@ def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
             watched.step([])
             bare.step([])
         gc.collect()
-        gc.freeze()  # existing objects are not collected in the turn of either run
+        gc.freeze()  # so that existing objects are not collected during a step of either run
         updates = watched.trainer.updates
         seconds = torch.zeros(2, args.blocks, count, dtype=torch.float64)
         for block in range(args.blocks):
@@ -192,9 +192,9 @@ def main() -> None:
     parser.add_argument("--agents", nargs="+", default=["dqn", "ppo"])
     parser.add_argument("--envs", nargs="+", default=["cuboid_online"])
     parser.add_argument("--blocks", type=int, default=80)
-    parser.add_argument("--warm-up", type=int, default=3, help="blocks before")
+    parser.add_argument("--warm-up", type=int, default=3, help="blocks that are not counted")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of both runs")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="for both runs")
     parser.add_argument("--out", default="benchmarks/results/telemetry.json")
     args = parser.parse_args()
     load, found = [os.getloadavg()], []

@@ -1,4 +1,4 @@
-"""Machine code of the Triton kernels, made without a GPU by the tools that Triton brings along."""
+"""Machine code of the Triton kernels, compiled without a GPU by the tools bundled with Triton."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ LATTICES = ((1, 32, 20), (3, 40, 25), (4, 200, 40))
 
 
 class Variant(NamedTuple):
-    """A kernel, what is compiled in, its types if not `TYPES`, its name, and its own options."""
+    """A kernel: its constants, types (if not `TYPES`), name, and compiler options."""
 
     kernel: Any
     constants: dict[str, Any]
@@ -123,9 +123,10 @@ def variants(lattices: Sequence[tuple[int, int, int]] = LATTICES) -> Iterator[Va
 
 
 def compiled(variant: Variant, architecture: int, *, listing: bool = True) -> Code:
-    """Compile a variant for a chip, as a launch would; without ``listing``, no instructions.
+    """Compile a variant for a GPU architecture, as a launch would.
 
-    To list the instructions takes about as long as to compile them.
+    Without ``listing`` the code has no list of instructions; listing takes about as long as
+    compiling.
     """
     names = variant.kernel.arg_names
     given: dict[str, Any] = {**(variant.types or TYPES), "scene": SCENE}
@@ -149,7 +150,7 @@ def compiled(variant: Variant, architecture: int, *, listing: bool = True) -> Co
 
 
 def _pointers(types: Sequence[Any], path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the places of the pointers among the types of arguments, of which some are tuples."""
+    """Yield the paths of the pointers among the types of arguments, some of which are tuples."""
     for index, each in enumerate(types):
         if isinstance(each, tuple):
             yield from _pointers(each, (*path, index))

@@ -1,4 +1,4 @@
-"""Machine code of the fused step on items of any shape, without a GPU: `triton_kernels.py`."""
+"""Variants of the fused step on items of any shape, for `triton_kernels.py`."""
 
 from __future__ import annotations
 

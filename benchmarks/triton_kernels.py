@@ -33,10 +33,10 @@ MULTIPROCESSORS, SCHEDULERS, CLOCK = 132, 4, 1.98e9
 """NVIDIA H100 SXM5: instructions of a warp per cycle and multiprocessor, and boost clock in Hz."""
 
 HALF_RATE = r"\b(FMNMX|VIMNMX3?|IMNMX|FSETP|ISETP|FSET|FSEL|SEL|VIADD|IADD3|P?LOP3|LEA|SHF)\b"
-"""Comparisons, maxima and integer arithmetic: each keeps its scheduler's unit for two cycles."""
+"""Comparisons, maxima and integer arithmetic: each occupies its scheduler's unit for two cycles."""
 
 WIDE = r"\bLDG\S*\.128"
-"""Loads of vectors: only scans of blocks have them."""
+"""Vector loads; only scans of blocks have them."""
 
 ROWS, ORIENTATIONS, (STRIDE, CELLS, WINDOW) = 1024, 24, LATTICES[-1]
 """The reference configuration."""
@@ -45,7 +45,7 @@ REFERENCE = lattice_of(STRIDE, CELLS, CELLS)
 
 
 class Work(NamedTuple):
-    """Work of a warp: instructions, those at half rate among them, and cycles of its loads."""
+    """Work of a warp: all instructions, instructions at half rate, and cycles of its loads."""
 
     instructions: float
     half_rate: float
@@ -53,9 +53,9 @@ class Work(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Work in the kernel of drop maps: a program, and per block, a floor, a test and a scan.
+    """Work in the kernel of drop maps: per program; and per block for a floor, a test and a scan.
 
-    Floors and tests are of as many blocks as threads share a placement.
+    A floor or a test handles as many blocks as there are threads that share a placement.
     """
 
     program: Work
@@ -78,12 +78,12 @@ def cost(code: Code, lattice: Lattice) -> Cost:
     test = min((o for o in loops if _holds(o, block)), key=lambda loop: loop[1] - loop[0])
     floor = min((o for o in inner if o[1] <= test[0]), key=lambda loop: loop[0])
     walks = _count(r"\bLDG", texts[slice(*floor)]) / (THREAD_ROWS.value + 2)
-    # What the compiler writes out of the floors' loop behind it is no part of a program.
+    # Iterations of the floors' loop that the compiler wrote out after it belong to no program.
     again = _count(r"\bLDG", texts[floor[1] : test[0]]) / (THREAD_ROWS.value + 2)
     inside = {i for start, end in loops for i in range(start, end)}
     around = texts[test[0] : block[0]] + texts[block[1] : test[1]]
-    # Rows of placements under blocks next to each other along y read one piece of the pooled
-    # ground, and under others two, which are 1.5 cycles; all other loads read one piece.
+    # If the blocks of a thread group are neighbours along y, a load of the pooled ground reads one
+    # piece; otherwise it reads two, which take 1.5 cycles. All other loads read one piece.
     along, last = -(-WINDOW // lattice.side), lattice.threads - 1
     firsts = range(0, along**2, lattice.threads)
     apart = sum(n // along != (n + last) // along for n in firsts) / len(firsts)
@@ -99,17 +99,17 @@ def cost(code: Code, lattice: Lattice) -> Cost:
 
 
 def _vectors(texts: list[str], lattice: Lattice) -> int:
-    """Return the cycles that the vector loads of a block take beyond one each.
+    """Return the additional cycles of a block's vector loads, beyond one cycle each.
 
-    The 32 threads read ``vector`` whole pieces of 32 words of the ground in a load, from a border
-    of a sector on; of a surface all read the same few words.
+    In a load of the ground, the 32 threads read ``vector`` whole pieces of 32 words, which start at
+    the border of a sector. In a load of a surface, all threads read the same few words.
     """
     surfaces = lattice.side**2 // (lattice.threads * lattice.vector)
     return (_count(WIDE, texts) - surfaces) * (lattice.vector - 1)
 
 
 def _work(texts: list[str], more: float) -> Work:
-    """Return the work of instructions; loads, stores and shuffles take a cycle, and ``more``."""
+    """Return the work of instructions; loads, stores and shuffles take a cycle, plus ``more``."""
     return Work(
         len(texts), _count(HALF_RATE, texts), _count(r"\b(LDG|STG|SHFL|REDUX)", texts) + more
     )
@@ -128,9 +128,9 @@ def _holds(outer: tuple[int, int], loop: tuple[int, int]) -> bool:
 def scanned_share(
     episodes: int, steps: int, items: int, lattice: Lattice = REFERENCE
 ) -> list[float]:
-    """Return the share of blocks that tiles scan, by the step of an episode, mean of some.
+    """Return the mean share of blocks that tiles scan, by the step of an episode.
 
-    Items are drawn from the catalogue of `irregular_paper`, placements of the episode at random.
+    Items are drawn from the catalogue of `irregular_paper`; placements are random legal ones.
     """
     looked, total = np.zeros(steps), np.zeros(steps)
     for seed in range(episodes):
@@ -152,7 +152,7 @@ def scanned_share(
 
 
 def blocks_of(ground: np.ndarray, bottom: np.ndarray, lattice: Lattice) -> tuple[int, int]:
-    """Return how many blocks the tiles of an item scan, and all of them."""
+    """Return how many blocks the tiles of an item scan, and the number of all blocks."""
     tile, side, steps = tile_of(lattice), lattice.side, lattice.side // STRIDE
     windows = np.lib.stride_tricks.sliding_window_view(
         np.pad(ground, (0, side), constant_values=np.nan), (side, side)
@@ -195,7 +195,7 @@ def _tiled(marks: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
 
 
 def estimate(of: Cost, share: float, lattice: Lattice = REFERENCE) -> dict[str, float]:
-    """Return milliseconds of the drop maps at the reference configuration, by what limits them."""
+    """Return milliseconds of the drop maps at the reference configuration, by limiting resource."""
     tile, fits = tile_of(lattice), (CELLS - WINDOW) // STRIDE + 1
     tiles = -(-fits // tile[0]) * -(-fits // tile[1])
     programs = -(-lattice.xs // tile[0]) * -(-lattice.ys // tile[1])
@@ -212,17 +212,17 @@ def estimate(of: Cost, share: float, lattice: Lattice = REFERENCE) -> dict[str, 
 
 
 def named(of: Cost) -> dict[str, dict[str, float]]:
-    """Return costs as they are written."""
+    """Return costs in the form of the result file."""
     return {name: work._asdict() for name, work in of._asdict().items()}
 
 
 def main() -> None:
     """Compile, count, estimate and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--episodes", type=int, default=5, help="of random placements")
+    parser.add_argument("--episodes", type=int, default=5, help="random episodes")
     parser.add_argument("--steps", type=int, default=20, help="decisions of an episode")
-    parser.add_argument("--items", type=int, default=5, help="items looked at, each step")
-    parser.add_argument("--share", type=float, help="take this share instead of an episode's")
+    parser.add_argument("--items", type=int, default=5, help="items per step")
+    parser.add_argument("--share", type=float, help="this share of scanned blocks, not measured")
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)

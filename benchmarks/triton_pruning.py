@@ -1,15 +1,15 @@
-"""Shares of cells that exact pruning of drop maps scans, by blocks, tiles, floors and order.
+"""Share of cells that drop maps with exact pruning scan, by blocks, tiles, floors and order.
 
     python benchmarks/triton_pruning.py [--steps 20] [--items 2] [--out FILE]
 
 The reference configuration is that of `triton_kernels.py`: windows of `irregular_paper` over the
-ground of an episode of random placements, 200 x 200 cells, every fourth a placement. A tile of
-placements scans a block of cells if for one of them the block's bound (highest ground - lowest
-cell) exceeds the rest height known so far. That begins as a floor: the highest of lowest ground -
-lowest cell (`pooled`), or of the gaps at the lowest cell of each block (`cell`). Blocks are visited
-in `rows`, or those first whose bound exceeds the floor most (`best`); `final` is what no order can
-go below, for it knows the rest heights. ``8 then 4`` tests blocks of 8 x 8, and their quarters
-where they bind.
+ground of an episode of random placements, 200 x 200 cells, a placement at every fourth cell. A tile
+of placements scans a block of cells if, for one of its placements, the block's bound (highest
+ground - lowest cell) exceeds the rest height known so far. The first known rest height is a floor:
+the largest value of lowest ground - lowest cell (`pooled`), or of the gaps at the lowest cell of
+each block (`cell`). Blocks are visited row by row (`rows`), or in the order in which their bounds
+exceed the floor (`best`). `final` is a lower limit for every order, because it uses the final rest
+heights. ``8 then 4`` tests blocks of 8 x 8, and the quarters of those that bind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STRIDE, TILES = 4, ((4, 16), (4, 8), (8, 8), (8, 16))
 
 
 class Blocks(NamedTuple):
-    """Of each block and placement ``[N, nx, ny]``: highest gap, bound, the two floors."""
+    """Values of each block and placement ``[N, nx, ny]``: highest gap, bound, both floors."""
 
     gap: np.ndarray
     bound: np.ndarray
@@ -72,7 +72,7 @@ def tiled(maps: np.ndarray, tile: tuple[int, int], fill: float) -> np.ndarray:
 
 
 def scanned(blocks: Blocks, tile: tuple[int, int], floor: str, order: str) -> tuple[int, int]:
-    """Return how many pairs of a block and a tile are scanned, of how many."""
+    """Return how many pairs of a block and a tile are scanned, and the number of all pairs."""
     gap, bound = (tiled(each, tile, -np.inf) for each in blocks[:2])
     z = tiled(np.fmax(blocks.pooled, getattr(blocks, floor)), tile, np.inf).max(0)
     inside, tiles = np.isfinite(z), np.arange(gap.shape[1])
@@ -92,7 +92,7 @@ def scanned(blocks: Blocks, tile: tuple[int, int], floor: str, order: str) -> tu
 def scanned_in_two(
     large: Blocks, small: Blocks, tile: tuple[int, int], along: int
 ) -> tuple[int, int, int]:
-    """Return how many quarters are scanned, how many are tested, of how many."""
+    """Return how many quarters are scanned, how many are tested, and the number of all."""
     gap, bound = (tiled(each, tile, -np.inf) for each in small[:2])
     first = tiled(large.bound, tile, -np.inf)
     z = tiled(large.pooled, tile, np.inf).max(0)
@@ -112,7 +112,7 @@ def main() -> None:
     """Play an episode, count and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=20, help="decisions of the episode")
-    parser.add_argument("--items", type=int, default=2, help="items looked at, each step")
+    parser.add_argument("--items", type=int, default=2, help="items per step")
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)

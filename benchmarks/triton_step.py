@@ -1,14 +1,16 @@
-"""Machine code, bytes and estimated time of the fused step, without a GPU: `triton_kernels.py`.
+"""Machine code, bytes and estimated time of the fused step, for `triton_kernels.py`.
 
 The time is estimated for the preset `cuboid_online` from the machine code for sm_90. All code
-counts once per row, starts of episodes included, though most rows do not reset; the loops over the
-cells under an item count as for the longest sides. Per row and multiprocessor, that bounds
+counts once per row, including the start of an episode, although most rows do not reset. The loops
+over the cells under an item count as for the longest sides. Three times are estimated per row and
+multiprocessor:
 
-- the issue of instructions, one per cycle and scheduler;
-- the latency: a row is one warp. As many are resident as registers allow. Each instruction waits
-  four cycles for the one before; the first that reads a register with a load under way waits for
-  all loads: in a loop for the L1 cache, elsewhere for memory.
-- the traffic of memory: every byte of a row that is read or written, once.
+- issue: one instruction per cycle and scheduler;
+- latency: a row is one warp, and as many warps are resident as the registers allow. Each
+  instruction waits four cycles for the previous one. The first instruction that reads a register
+  that is still being loaded waits for all loads, in a loop from the L1 cache, elsewhere from
+  memory;
+- memory traffic: every byte of a row that is read or written, once.
 
 The estimate is the sum of the three, as if none overlapped.
 """
@@ -31,7 +33,7 @@ MULTIPROCESSORS, SCHEDULERS, CLOCK, BANDWIDTH = 132, 4, 1.98e9, 3.35e12
 """NVIDIA H100 SXM5: boost clock in Hz, bytes per second."""
 
 REGISTERS, RESIDENT = 65_536, 32
-"""Of a multiprocessor, and programs that it holds at most."""
+"""Registers of a multiprocessor, and largest number of programs that it holds."""
 
 IN_CACHE, IN_MEMORY, DEPENDENT = 35, 800, 4
 """Cycles until a load from the L1 cache, a load from memory, and an instruction are done."""
@@ -83,7 +85,7 @@ def variants() -> Iterator[Variant]:
 
 
 class Loop(NamedTuple):
-    """A loop: its first instruction, the one behind it, and the loops directly inside."""
+    """A loop: its first instruction, the first one after it, and the loops directly inside it."""
 
     first: int
     stop: int
@@ -108,7 +110,7 @@ def loops_of(code: Code) -> list[Loop]:
 
 
 class Work(NamedTuple):
-    """What a warp does for a row: instructions, waits for loads in loops, and for other loads."""
+    """Work of a warp for a row: instructions, waits for loads in loops, and for other loads."""
 
     instructions: int
     in_loops: int
@@ -116,7 +118,7 @@ class Work(NamedTuple):
 
 
 def waits(texts: list[str]) -> int:
-    """Count the instructions that read what loads before them have not brought yet."""
+    """Count the instructions that read a register whose load is not complete yet."""
     under_way: set[int] = set()
     count = 0
     for text in texts:
@@ -131,11 +133,11 @@ def waits(texts: list[str]) -> int:
 
 
 def work_of(code: Code, planes: int) -> Work:
-    """Count what one row takes at most; ``planes`` are the maps that the step finds.
+    """Count the largest work of one row; ``planes`` is the number of maps that the step computes.
 
-    A loop around loops over cells runs once per window row, and one row more for the lines of a
-    hull; the loop around those once per map. Of two loops over the cells of a window row, the
-    first takes four at once.
+    A loop around loops over cells runs once per window row, and once more for the lines of a hull.
+    The loop around such loops runs once per map. Of two loops over the cells of a window row, the
+    first takes four cells at once.
     """
     texts = [text for _, text in code.instructions]
 
@@ -158,7 +160,7 @@ def work_of(code: Code, planes: int) -> Work:
     instructions, in_loops = len(straight), 0
     for loop in outermost:
         deep = any(inner.inside for inner in loop.inside)
-        fills = not loop.inside  # a record, 128 numbers at once
+        fills = not loop.inside  # fills a record, 128 numbers at once
         found = within(loop, planes if deep else 2 if fills else SIDE + 1)
         instructions, in_loops = instructions + found[0], in_loops + found[1]
     return Work(instructions, in_loops, waits(straight))
@@ -175,7 +177,7 @@ def bytes_of_row(planes: int, cells: int, places: int) -> dict[str, int]:
 
 
 def estimate(code: Code, planes: int = 2, cells: int = 100, places: int = 100) -> dict[str, Any]:
-    """Return the estimated milliseconds of a step of all rows, by what limits them."""
+    """Return the estimated milliseconds of a step of all rows: issue, latency and traffic."""
     work = work_of(code, planes)
     moved = bytes_of_row(planes, cells, places)
     allocated = -(-code.registers // 8) * 8 * 32

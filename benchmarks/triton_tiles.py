@@ -2,9 +2,9 @@
 
     python benchmarks/triton_tiles.py [--out benchmarks/results/triton_tiles.json]
 
-Each is the kernel of drop maps, compiled for sm_90 with other constants: threads that share a
-placement, which set the tile, and cells along a block's side. The counts and the estimate are those
-of `triton_kernels.py`, and so are the episodes.
+Each variant is the kernel of drop maps, compiled for sm_90 with other constants: the threads that
+share a placement, which determine the tile, and the cells along a block's side. Counts, estimates
+and episodes are those of `triton_kernels.py`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from packing_env.kernels.compiled import triton as base
 OUT = "benchmarks/results/triton_tiles.json"
 ARCHITECTURE = 90
 TRIED = ((4, 8), (2, 8), (4, 4), (2, 4))
-"""Threads that share a placement, and cells along a block's side; the first are the kernel's."""
+"""Threads that share a placement, and cells along a block's side; the kernel has the first pair."""
 
 
 def main() -> None:
     """Compile, count, estimate and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--episodes", type=int, default=5, help="of random placements")
+    parser.add_argument("--episodes", type=int, default=5, help="random episodes")
     parser.add_argument("--steps", type=int, default=20, help="decisions of an episode")
-    parser.add_argument("--items", type=int, default=5, help="items looked at, each step")
+    parser.add_argument("--items", type=int, default=5, help="items per step")
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)

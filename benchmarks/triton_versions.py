@@ -1,4 +1,4 @@
-"""What the installed Triton makes of every kernel, compiled without a GPU: one JSON object a line.
+"""Compile every kernel with the installed Triton, without a GPU; print a JSON object per kernel.
 
     PYTHONPATH=FOLDER python benchmarks/triton_versions.py
 
@@ -25,11 +25,11 @@ ARCHITECTURE = 90
 
 
 def row_of(variant: Variant) -> dict[str, Any]:
-    """Compile a variant; return its registers and what of its machine code the bits depend on."""
+    """Compile a variant; return its registers, and the instructions that determine result bits."""
     row: dict[str, Any] = {"kernel": variant.kernel.__name__, "name": variant.name}
     try:
         code = compiled(variant, ARCHITECTURE, listing=False)
-    except Exception as error:  # all that a compiler raises
+    except Exception as error:  # a compiler may raise any error
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__

@@ -6,11 +6,11 @@
 
 `blobs`: the 200 objects of `DIR/pools/random_blobs_*.npz`, the last 50 held out, in a cube of
 0.2 m, with as many seeds as `--folds`. `folds`: cross-validation over the files of `DIR/meshes`,
-dealt in an order drawn with seed 0. Every run is one `packing train experiment=learn_meshes`; with
-`--copies` it also sees copies of its meshes in these sizes, because few meshes have few sizes.
-Agent and heuristics then pack the same sequences of the held-out meshes alone, at their true size;
-with `--ms` the agent packs the first of them once more, with that many milliseconds of search per
-decision. Differences are paired by instance.
+dealt to the folds in an order drawn with seed 0. Every run is one `packing train
+experiment=learn_meshes`. With `--copies` it also trains on copies of its meshes at these scales,
+because a few meshes have only a few sizes. Agent and heuristics then pack the same sequences of
+held-out meshes, at their true size. With `--ms` the agent packs the first `--searched` sequences
+again, with that many milliseconds of search per decision. Differences are paired by instance.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def splits(kind: str, data: Path, folds: int, work: Path) -> list[list[str]]:
     made = []
     for folder in deal(files, folds, work):
         held_out = [file for file in folder.iterdir() if file.name[0] == "t"]
-        share = (len(held_out) - 0.5) / len(files)  # rounded up to the count
+        share = (len(held_out) - 0.5) / len(files)  # rounds up to the number of files held out
         made.append([f"items.paths=[{folder.resolve()}]", f"items.holdout={share:.4f}"])
     return made
 
@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def command(args: argparse.Namespace, overrides: list[str]) -> str:
-    """Return the command line without the places of this machine."""
+    """Return the command line without the paths of this machine."""
     copies = " ".join(map(str, args.copies))
     search = f" --ms {args.ms:g} --searched {args.searched}" if args.ms else ""
     given = "".join(f" {text}" for text in overrides)

@@ -62,7 +62,7 @@ def episode(visible: int, seed: int, **overrides: Any) -> list[Decision]:
 
 
 def maps_of(decisions: list[Decision], *, update: bool) -> list[Tensor]:
-    """Return the maps of every decision, in order: updated, or each computed from nothing."""
+    """Return the maps of every decision, in order: updated, or each computed anew."""
     first = decisions[0]
     known = DropHeights.new(first.heightmap, first.which, first.stride)
     maps = []

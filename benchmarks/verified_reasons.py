@@ -52,12 +52,12 @@ _FITS = {
 }
 """Whether a part fits as ordered, if it may be turned, and if it may also lie on any face."""
 _TRIALS = (0.05, 0.2, 0.5, 2.0)
-"""Seconds of the searches for a load with more of a part."""
+"""Seconds of successive searches for a load with more of a part."""
 _ATTRIBUTES = {
     "no_stacking": "stackable", "max_load": "max_load", "fragile": "fragile", "lifo": "group",
     "layers": "layers", "on_like": "on_like", "together": "together",
 }  # fmt: skip
-"""The attribute of parts that asks for a constraint."""
+"""The attribute of parts that states each constraint."""
 
 
 _HELD = ((True, True), (False, True), (False, False))
@@ -147,15 +147,21 @@ class Reasons:
         self.verdicts[self.where + verdict] += 1
 
     def _wrong_of_part(self, part: Part, reason: str) -> str | None:
-        """Return what is wrong if a part is said to be never packed, or ""; otherwise None."""
+        """Check a reason that concerns the part alone; return the error, or "".
+
+        For other reasons, return None.
+        """
         raise NotImplementedError
 
     def _wrong_set(self, part: Part) -> str:
-        """Return what is wrong if a set is said to have no room, or ""."""
+        """Check that a set has no room; return the error, or ""."""
         raise NotImplementedError
 
     def _place(self, part: Part, names: Sequence[str], *, alone: bool = False) -> Any:
-        """Return a place for one more part without some constraints; ``alone``: or in any size."""
+        """Return a place for one more part, with some constraints switched off.
+
+        With ``alone``, empty containers of any size are tried too.
+        """
         raise NotImplementedError
 
     def _packs_more(self, part: Part, names: Sequence[str], left: int) -> bool:
@@ -170,7 +176,7 @@ class Reasons:
         self, packing: Packing, part: Part, names: Sequence[str], left: int
     ) -> Iterator[Plan]:
         """Yield plans of a container and the left-over pieces of a part, without constraints."""
-        # 1. The parts, without the attributes that ask for the constraints.
+        # 1. The parts, without the attributes that state the constraints.
         attributes = {_ATTRIBUTES.get(name) for name in [*names, "together"]}
         counts = Counter(item.name for item in packing.items)
         counts[part.label] += left
