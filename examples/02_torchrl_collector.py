@@ -1,7 +1,9 @@
 """The environment in a TorchRL program: Collector, ReplayBuffer, DQNLoss.
 
-This loop is for programs that use TorchRL already; the one of `packing train` is faster because it
-never waits for the device. python examples/02_torchrl_collector.py
+python examples/02_torchrl_collector.py
+
+This loop is for programs that use TorchRL already. The loop of `packing train` is faster, because
+it never waits for the device.
 """
 
 import torch

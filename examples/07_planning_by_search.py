@@ -1,8 +1,9 @@
 """Search: play on from the most promising placements, with the hidden items redrawn.
 
-The next items of an online task are not known, so a planner may not play out the instance that the
-environment holds. `Lookahead` copies what is known of a state, draws the hidden items from the
-task's law, and compares the proposals of a rule, a value or a network in the same futures.
+The next items of an online task are hidden, so a planner may not use the instance that the
+environment holds. `Lookahead` copies the visible part of a state and draws the hidden items from
+the task's distribution. It compares the placements that a heuristic, a value or a network proposes
+on the same drawn items.
 
 python examples/07_planning_by_search.py
 """
@@ -22,7 +23,7 @@ def main(instances: int = 16, playouts: int = 64, **overrides: object) -> dict[s
     value = partial(load_policy, "pretrained/cuboid_online")
 
     gains = {}
-    # a rule has no value of a state: its play-outs go to the end
+    # A heuristic has no value of a state, so its play-outs go to the end of the episode.
     for name, base, depth in (("deepest_bottom_left", rule, None), ("afterstate", value, 1)):
         search = Lookahead(env, base, breadth=4, depth=depth, budget=Budget(playouts))
         alone, found = evaluate(env, base(env)), evaluate(env, search)

@@ -2,8 +2,8 @@
 
     python examples/08_cuboids_and_published_heuristics.py
 
-Streams of boxes with sides of 1 to 5 in a container of 10 x 10 x 10, under three stability rules:
-the rule alone changes a heuristic's score by more than the methods of most papers differ.
+Streams of boxes with sides of 1 to 5 in a container of 10 x 10 x 10, under three stability rules.
+The rule alone changes the score of a heuristic by more than most papers report between methods.
 """
 
 import tempfile

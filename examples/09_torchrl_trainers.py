@@ -1,8 +1,10 @@
 """TorchRL's DQNTrainer, composed from its Hydra groups with `env: packing` as one of them.
 
-This is for programs configured like TorchRL's sota-implementations; `packing train` is faster
-because it reads nothing from the device between two log lines. PPOTrainer and SACTrainer work the
-same way (docs/how-to/torchrl-trainers.md). python examples/09_torchrl_trainers.py
+python examples/09_torchrl_trainers.py
+
+This is for programs that are configured like TorchRL's sota-implementations. `packing train` is
+faster, because it reads nothing from the device between two log lines. PPOTrainer and SACTrainer
+are composed in the same way (docs/how-to/torchrl-trainers.md).
 """
 
 import tempfile
@@ -68,7 +70,7 @@ trainer:
     _target_: torchrl.modules.EGreedyModule
     _partial_: true
     annealing_num_steps: ${collector.total_frames}
-    action_mask_key: action_mask      # explores legal actions only
+    action_mask_key: action_mask      # exploration draws legal actions only
   collector: ${collector}
   replay_buffer: ${replay_buffer}
   loss_module: ${loss}

@@ -17,8 +17,8 @@ from agents.training.evaluate import Evaluation, evaluate, table
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
 
-# One network serves all three: the agent decides if its output per candidate is a value, a
-# distribution or quantiles. `ScoreMaps`, over all placements, can replace it without a change.
+# One network serves all three: the agent determines whether its output per candidate is a value, a
+# distribution or quantiles. `ScoreMaps`, which scores all placements, can replace it.
 NETWORK = partial(CandidateScores, width=32)
 AGENTS = {
     "dqn": partial(DQN, network=NETWORK, epsilon_frames=1_000),

@@ -35,7 +35,7 @@ class Agent(nn.Module):
 def advantages(
     rewards: torch.Tensor, values: torch.Tensor, dones: torch.Tensor, last: torch.Tensor
 ) -> torch.Tensor:
-    """Generalised advantage estimation; ``dones[t]``: the episode ended with decision t."""
+    """Estimate advantages (GAE); ``dones[t]`` is true if the episode ended with decision t."""
     found, running = torch.zeros_like(rewards), torch.zeros_like(last)
     for t in reversed(range(len(rewards))):
         following = last if t == len(rewards) - 1 else values[t + 1]
@@ -56,7 +56,7 @@ def main(
     **overrides: object,
 ) -> float:
     torch.manual_seed(seed)
-    # to_torch=True: tensors without a copy. One row's end does not wait for the others.
+    # to_torch=True returns tensors without a copy. A finished row is reset by itself.
     envs = gym.make_vec(
         f"packing_env:{env_id}",
         num_envs=num_envs,
@@ -101,7 +101,7 @@ def main(
 def learn(
     agent: Agent, optimizer: torch.optim.Optimizer, rollout: tuple[torch.Tensor, ...]
 ) -> None:
-    """Make the updates of one rollout; the update's distribution has the same masks."""
+    """Make the updates of one rollout, with the action masks that the rollout had."""
     flat = [entry.flatten(0, 1) for entry in rollout]
     for _ in range(EPOCHS):
         for chosen in torch.randperm(len(flat[0])).chunk(BATCHES):
@@ -127,7 +127,7 @@ if __name__ == "__main__":
     options = vars(parser.parse_args())
     chosen: dict[str, object] = {}
     if options["env_id"] != "PackingCuboid-v1":
-        chosen["action_mode"] = "candidate"  # tens of thousands of placements otherwise
+        chosen["action_mode"] = "candidate"  # "placement" has tens of thousands of actions
     if options.pop("track"):
         import wandb
 

@@ -1,4 +1,4 @@
-"""A search for settings with Optuna; each trial is a run like any other, and can be looked at.
+"""A search for settings with Optuna; each trial is an ordinary run, which `packing runs` lists.
 
 pip install optuna
 python examples/16_optuna_sweep.py

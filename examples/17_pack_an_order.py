@@ -19,10 +19,11 @@ cube;40;40;40;5
 
 def main(seconds: float = 10.0, folder: str | None = None) -> float:
     place = Path(folder or tempfile.mkdtemp())
-    order = place / "order.csv"  # a spreadsheet's own separator; mesh files have a column `file`
+    # Semicolons, commas and tabs separate cells. An order of meshes names them in a column `file`.
+    order = place / "order.csv"
     order.write_text(ORDER, encoding="utf-8")
 
-    # The smallest size that takes everything is used; a second container if one is not enough.
+    # The smallest container that holds everything is used, or several if none holds everything.
     sizes = ["160x120x80mm", "240x180x100mm"]
     plan = pe.pack(order, sizes, seconds, cell="10mm", containers=2)
     for packing in plan.containers:

@@ -1,4 +1,4 @@
-"""Commands as a user gives them: refused with one paragraph, or run in processes of their own."""
+"""Commands as a user gives them: refused with one paragraph, or run in other processes."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from agents.cli import main as cli
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one paragraph that a bad command line gets."""
+    """Return the paragraph with which a command line is refused."""
     assert cli.main(arguments) == 2
     said = capsys.readouterr().err.strip()
     assert said.startswith("packing: ")

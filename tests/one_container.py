@@ -24,7 +24,7 @@ def env_of(
     orientations: str = "yaw",
     **params: Any,
 ) -> PackingEnv:
-    """One container and these cuboids in this order (metres), whatever they stand on."""
+    """Return an environment of one container and these cuboids in order; any support is legal."""
     maps = geometry == "maps"
     items = Catalogue.from_cuboids(
         torch.tensor(sides, dtype=torch.float64),
@@ -49,7 +49,7 @@ def place_of(env: PackingEnv, orientation: int, x: int, y: int) -> int:
 
 
 def may_put(env: PackingEnv, orientation: int, x: int, y: int) -> bool:
-    """Whether the mask, or the list of all placements, has it."""
+    """Return True if the mask, or the list of all placements, allows a placement."""
     index = place_of(env, orientation, x, y)
     if env.mode.lists:
         return index in env.state["candidate"][0].tolist()
@@ -57,7 +57,7 @@ def may_put(env: PackingEnv, orientation: int, x: int, y: int) -> bool:
 
 
 def put(env: PackingEnv, orientation: int, x: int, y: int) -> State:
-    """Ask for a placement, legal or not; the state after it."""
+    """Play a placement, legal or not, and return the state after it."""
     action = place_of(env, orientation, x, y)
     if env.mode.lists:
         listed = env.state["candidate"][0].tolist()

@@ -1,4 +1,4 @@
-"""Peak of the resident memory of a call, on top of what was allocated before."""
+"""The peak of a call's resident memory, without the memory held before."""
 
 import ctypes
 import platform
@@ -11,7 +11,7 @@ _RESET = Path("/proc/self/clear_refs")
 
 
 def peak_bytes(work: Callable[[], object]) -> int | None:
-    """Return the peak of the resident set, None where the system does not tell it."""
+    """Return the peak of the resident set, or None if the system does not report it."""
     try:
         if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
             ctypes.CDLL(None).malloc_trim(0)  # the call would otherwise reuse free memory unseen

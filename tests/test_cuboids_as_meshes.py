@@ -63,7 +63,7 @@ def test_their_maps_are_equal(by_extents: PackingEnv, meshes: Catalogue) -> None
 def test_their_episodes_are_equal(
     by_extents: PackingEnv, meshes: Catalogue, known_to_be_cuboids: bool
 ) -> None:
-    """Item by item; also where the catalogue does not tell that its items are cuboids."""
+    """Episodes are equal item by item, also if the catalogue does not mark its items as cuboids."""
     if not known_to_be_cuboids:
         meshes = dataclasses.replace(meshes, cuboid=meshes.cuboid[..., :0])
     by_meshes = PackingEnv(

@@ -1,4 +1,4 @@
-"""Plans of other programs: what is read, and the verdict on each container."""
+"""Plans of other programs: the values read, and the verdict on each container."""
 
 import json
 from fractions import Fraction

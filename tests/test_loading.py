@@ -1,4 +1,4 @@
-"""Loads of boxes that are all known: valid, deterministic, and as full as they can be."""
+"""Loads of boxes that are all known in advance: valid, deterministic, and as full as possible."""
 
 import itertools
 import json
@@ -52,7 +52,7 @@ def turned(*sides: int) -> list[Sides]:
 
 
 def random_types(seed: int) -> list[BoxType]:
-    """A few kinds of boxes; with odd seeds every side may stand upright."""
+    """Return a few kinds of boxes; with odd seeds, any side may be vertical."""
     draw = random.Random(seed)
     types = []
     for _ in range(1 + seed % 5):
@@ -91,7 +91,7 @@ def test_threads_do_not_change_a_load_of_given_width() -> None:
 @pytest.mark.parametrize("stability", ["none", "com_hull"])
 @pytest.mark.parametrize("seconds", [1e-6, 0.2])
 def test_time_ends_a_search(seconds: float, stability: str) -> None:
-    """The first load is completed, however short the time is."""
+    """Even without time, the first load is completed."""
     types, rules = many_types(60, 6), LoadRules(stability)
     load = load_boxes((3000, 2352, 2393), types, seconds=seconds, rules=rules)
     assert check_load((3000, 2352, 2393), types, load) > 0.8 * 3000 * 2352 * 2393
@@ -226,7 +226,7 @@ def test_equal_types_share_blocks_and_keep_their_names() -> None:
 
 
 def test_a_load_has_the_orientations_that_fit() -> None:
-    """In units of the container, 5 // 4 is as long as 4 // 4."""
+    """In units of the container, 5 // 4 equals 4 // 4."""
     load = load_boxes((4, 4, 4), [BoxType([(5, 2, 2), (4, 2, 2)], 4)], width=1)
     assert [box.orientation for box in load] == [1, 1, 1, 1]
 

@@ -30,7 +30,7 @@ def test_what_is_left_goes_where_it_has_a_place() -> None:
 
 
 def test_a_search_that_is_given_up_looks_at_no_other_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparisons are used up at the first of 20 kinds."""
+    """The first of 20 kinds uses up the comparisons."""
     monkeypatch.setattr(places, "_COMPARISONS", 1)
     types = [BoxType([(10, 10, 10 + n)], 2) for n in range(20)]
     looked = []

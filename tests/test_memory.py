@@ -135,7 +135,7 @@ MILLIMETRES = r"if these are millimetres, use container=\[0.32, 0.32, 0.3\]"
     ],
 )
 def test_sizes_in_other_units_are_refused_at_once_with_a_hint(task, changes, hint, monkeypatch):
-    """Not what the machine can hold: these are refused before much memory is taken."""
+    """Such sizes exceed the machine's memory; they are refused before much of it is allocated."""
     monkeypatch.setattr(memory, "free_memory", lambda device: 2**36)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ValueError, match=hint):

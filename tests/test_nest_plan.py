@@ -209,7 +209,7 @@ def test_the_words_name_the_other_item(nest: Packing, tmp_path: Path) -> None:
 
 
 def test_boxes_that_stay_empty_are_in_no_way_out(nest: Packing, tmp_path: Path) -> None:
-    """The lid leaves over such a box; the block has to keep its distance from it."""
+    """The lid leaves such a box empty; the block has to keep its distance from it."""
     plan = make_plan(nest)
     plan["constraints"]["preplaced"] = [[0.085, 0.0, 0.0, 0.01, 0.1, 0.06]]
     assert checked(plan, tmp_path).holds

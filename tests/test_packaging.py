@@ -37,7 +37,7 @@ def pins() -> dict[str, str]:
     ],
 )
 def test_pins_suit_what_an_extra_needs(package: str, needs: list[str]) -> None:
-    """``pip install packing-env[video] -c constraints.txt`` found no Pillow for moviepy."""
+    """Before, ``pip install packing-env[video] -c constraints.txt`` found no Pillow for moviepy."""
     assert package in pins()
     for text in needs:
         needed = Requirement(text)
@@ -75,7 +75,7 @@ def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_source_distribution_holds_every_file_of_the_repository(sources: Path) -> None:
-    """``make lint`` and ``make test`` failed in one, for want of ``.ci`` and ``conf``."""
+    """Before, ``make lint`` and ``make test`` failed there for lack of ``.ci`` and ``conf``."""
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -180,7 +180,7 @@ def test_cuboids_of_cells_that_are_no_float32(cell: float, rule: str, tmp_path: 
 
 
 def test_a_few_whole_cuboids_of_a_task_of_others(tmp_path: Path) -> None:
-    """Its heights are sums, which the plan does not state."""
+    """The heights of the stack are sums, which the plan does not state."""
     extents = [[0.3, 0.3, 0.1], [0.3, 0.3, 0.6], [0.3, 0.3, 0.7], [0.25, 0.25, 0.75]]
     items = {"source": "cuboids", "extents": extents}
     size = {"container": (0.5, 0.5, 1.4), "cell": 0.1, "num_items": 8}
@@ -205,7 +205,7 @@ def play(env: pe.PackingEnv) -> None:
 
 
 def test_an_open_surface_is_reported(tmp_path: Path) -> None:
-    """Its volume is not known exactly, and the checker reports that."""
+    """The solid's volume is not known exactly, and the checker reports that."""
     mesh = shapes.SHAPES["flange"].mesh()
     write_obj(tmp_path / "open.obj", replace(mesh, faces=mesh.faces[1:]))
     items = {"source": "meshes", "paths": str(tmp_path), "use_cache": False}
@@ -551,7 +551,7 @@ def test_rules_of_piles_test_the_whole_pile(tmp_path: Path) -> None:
 
 
 def test_a_cuboid_that_stands_askew(tmp_path: Path) -> None:
-    """It is rasterised like any solid."""
+    """The checker rasterises it like any solid."""
     plan = by_hand(((2, 1, 0), (5, 5, 2), 1.0), stability="none")
     plan["items"][0] |= {"rotation": [[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]]}
     plan["items"][0] |= {"translation": [0.05, 0.01, 0], "quaternion": None}

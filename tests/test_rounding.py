@@ -15,7 +15,7 @@ CELLS = (0.1, 0.01, 0.3, 1 / 3, 0.07)
 def test_an_item_flush_with_the_far_wall_is_inside(geometry: str, cell: float) -> None:
     """``0.1 * 3 > 0.3``: rounding takes a row and a column of places away, or adds them.
 
-    Extents of whole cells are computed as products and as sums; both are whole.
+    Extents of whole cells may be products or sums; both count as whole.
     """
     product, total = 3 * cell, cell + cell + cell
     env = env_of([(product, total, cell)], (7 * cell, 5 * cell, 4 * cell), cell, geometry=geometry)

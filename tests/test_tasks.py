@@ -192,7 +192,7 @@ def test_parts_of_a_users_own_keep_their_size(task, tmp_path):
 
 
 def test_another_rule_without_surest_is_meant_alone() -> None:
-    """What a preset prefers goes with its own rule."""
+    """A preset's preference belongs to its own rule."""
     small = {"resolution": 8, "num_items": 3, "pool_size": 2}
     assert make_env("irregular", **small).params.surest == ("com_hull_10", "com_hull_20")
     alone = make_env("irregular", **small, stability="com_hull_10")

@@ -1,4 +1,4 @@
-"""The public checks pass correct parts and name the fault of wrong ones."""
+"""The public checks accept correct parts and name the fault of wrong ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -71,7 +71,7 @@ def test_check_env_passes_cuboids_as_boxes(steps: int, task: dict[str, Any]) -> 
 
 
 class SpreadMode(CandidateMode):
-    """A list of candidates with an empty place before each."""
+    """A mode whose candidate list has an empty slot before each candidate."""
 
     @property
     def num_actions(self) -> int:
@@ -92,7 +92,7 @@ class SpreadMode(CandidateMode):
 def test_check_env_takes_another_mode_that_lists_placements(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The checks knew one such mode, by its name."""
+    """Before, the checks knew only one such mode, by its name."""
     monkeypatch.setitem(MODES, "other", type("OtherMode", (CandidateMode,), {}))
     monkeypatch.setitem(MODES, "spread", SpreadMode)
     check_env(small_env(action_mode="other", num_candidates=5), num_steps=10)
@@ -161,7 +161,7 @@ def test_check_env_finds_faults_of_boxes(
 def test_a_wrong_mask_is_found_in_it_and_when_it_is_carried_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is legal is computed once, so a wrong mask lets its placements through."""
+    """Legality is computed once, so the environment executes what a wrong mask allows."""
     honest = feasibility.placement_maps
 
     def lenient(*given: Any) -> feasibility.Maps:
@@ -177,7 +177,7 @@ def test_a_wrong_mask_is_found_in_it_and_when_it_is_carried_out(
 
 
 def play_beside(env: PackingEnv, num_steps: int) -> None:
-    """Compare what is carried out with the reference, and no mask."""
+    """Compare executed placements with the reference, but no masks."""
     root, referee = env.reset(), Referee(env, mask_bits=0)
     for _ in range(num_steps):
         step = env.rand_action(root)

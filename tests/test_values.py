@@ -1,4 +1,4 @@
-"""Options: what a field declares is what its check takes, and what the error says."""
+"""Options: the check and the error message of a field agree with its declaration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -84,7 +84,10 @@ def cuboid_env(
     items: dict[str, Any] | None = None,
     **params: Any,
 ) -> PackingEnv:
-    """The like of cuboids; ``items`` are arguments of :func:`cuboids`. Contact is exact."""
+    """A small environment of cuboids; ``items`` are arguments of :func:`cuboids`.
+
+    Contact is exact.
+    """
     options = {"seed": seed, **(shell or {})}
     task = {"contact_tol": 0.0, **params}
     return small_env(cuboids(**(items or {})), num_envs, shell=options, **task)
@@ -95,7 +98,7 @@ def stream(seed: int = 0) -> torch.Generator:
 
 
 def play_by_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have environments built from now on call the rules one by one, where faults are planted."""
+    """Let environments that are built from now on call the rules, in which tests plant faults."""
     monkeypatch.setattr(engine, "ENGINES", {"rules": RulesEngine})
 
 
@@ -207,7 +210,7 @@ def maps_of(env: PackingEnv) -> Maps:
 def advance(
     env: PackingEnv, state: State, placement: Placement
 ) -> tuple[State, Outcome, Maps | None]:
-    """The next state, what the decision brought, and what may be placed then."""
+    """Return the next state, the results of the decision, and the maps of the next state."""
     items, params = env.catalogue.tensors(), env.params
     legal = judge(state, placement, items, params)
     after, outcome = decide(state, placement, legal, items, params)
@@ -218,7 +221,7 @@ def advance(
 
 
 def differing(one: Any, other: Any, skip: tuple[str, ...] = ()) -> list[Any]:
-    """Keys whose tensors are not bit-identical; both must have the same keys."""
+    """Return the keys whose tensors are not bit-identical; both must have the same keys."""
     flat = [
         dict(t.items(True, True)) if isinstance(t, TensorDictBase) else dict(t)
         for t in (one, other)

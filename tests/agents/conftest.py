@@ -57,7 +57,7 @@ class HeightNetwork(nn.Module):
 
 
 class FakeAgent:
-    """Satisfies the protocol; its updates count."""
+    """An agent that satisfies the protocol; an update only counts."""
 
     action_modes = ("placement",)
 

@@ -1,4 +1,4 @@
-"""Networks away from their first values, and transitions of play for their updates."""
+"""Networks with shaken weights, and played transitions for their updates."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from packing_env import PackingEnv
 
 
 def shaken(module: Any, share: float = 0.1) -> Any:
-    """Move weights away from their first values, which are near zero in last layers."""
+    """Add noise to weights, because last layers start near zero."""
     parameters = module.parameters() if isinstance(module, nn.Module) else module
     with torch.no_grad():
         for weight in parameters:
@@ -23,7 +23,7 @@ def shaken(module: Any, share: float = 0.1) -> Any:
 def sampled(
     env: PackingEnv, policy: nn.Module, gamma: float, *, steps: int = 30, size: int = 64
 ) -> TensorDictBase:
-    """Three-step transitions, some of them of finished rows."""
+    """Return three-step transitions, some of them from finished rows."""
     torch.manual_seed(0)
     replay = DeviceReplay(env, 512, n_steps=3, gamma=gamma)
     collector = DeviceCollector(env, policy)
@@ -36,7 +36,7 @@ def sampled(
 
 
 class Table(nn.Module):
-    """Scores of each head by the number of the row and the choices before; V by the row."""
+    """A table of each head's scores by row and earlier choices, and of V by row."""
 
     autocast = False
     in_keys = ("row",)

@@ -1,4 +1,4 @@
-"""The heuristics that choose among spaces once more: one container, loops over lists of boxes.
+"""A second implementation of the heuristics on spaces: loops over the boxes of one container.
 
 Written from the definitions, not from the batched code. A choice is ``(item, orientation, x, y)``.
 """
@@ -69,14 +69,14 @@ class Scene:
 
 
 def online_bph(scene: Scene) -> Choice | None:
-    """The first that is legal, spaces sorted by z, then y, then x."""
+    """Return the first legal choice, with spaces sorted by z, then y, then x."""
     order = sorted(scene.spaces, key=lambda space: (space[2], space[1], space[0]))
     ordered = Scene(**{**vars(scene), "spaces": order})
     return next((choice for _, choice in ordered.proposals(fit=False)), None)
 
 
 def surface(scene: Scene, choice: Choice) -> int:
-    """Of the packed items' bounding rectangle, grown by this one, up to this one's top."""
+    """Return half the surface of a box: all items' bounding rectangle, up to the new item's top."""
     new = scene.rest(choice)
     everything = [*scene.boxes, new]
     dx = max(box[3] for box in everything) - min(box[0] for box in everything)
@@ -103,7 +103,7 @@ def lsah(scene: Scene) -> Choice | None:
 def br_types(
     kinds: list[tuple[float, ...]], sides: tuple[int, int, int], geometry: str
 ) -> tuple[list[tuple[float, ...]], int]:
-    """Types and the volume of one: the kinds and 1, or in boxes 5 even sizes and the container."""
+    """Return types and a type's volume: the kinds and 1; for boxes, 5 sizes and the container."""
     if geometry == "maps":
         return list(set(kinds)), 1
     low, high = min(map(min, kinds)), max(map(max, kinds))

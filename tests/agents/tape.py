@@ -31,7 +31,7 @@ class Tape(TorchDispatchMode):
 
     @torch.no_grad()
     def replay(self) -> None:
-        """The operations again, with the same memory; Python is not asked."""
+        """Run the recorded operations on their memory, without the Python code that asked."""
         for func, args, kwargs, places in self._calls:
             for place, again in zip(places, tree_leaves(func(*args, **kwargs)), strict=True):
                 if isinstance(place, torch.Tensor) and place.data_ptr() != again.data_ptr():
@@ -39,7 +39,7 @@ class Tape(TorchDispatchMode):
 
 
 def record(work: Callable[[], TensorDictBase]) -> tuple[Callable[[], None], TensorDictBase]:
-    """As `agents.training.capture.cuda_graph`."""
+    """Record a call; a stand-in for `agents.training.capture.cuda_graph`."""
     tape = Tape()
     with tape:
         made = work()

@@ -1,4 +1,4 @@
-"""A run that training made, to be attacked, and the configurations beside it."""
+"""A trained run to be attacked, and its configurations."""
 
 import shutil
 from pathlib import Path

@@ -45,7 +45,7 @@ READERS = (
 
 
 def test_a_pipe_and_a_device_are_not_read(tmp_path: Path) -> None:
-    """In a process of its own: reading a pipe would wait for ever."""
+    """This runs in a separate process, because reading a pipe would wait for ever."""
     os.mkfifo(tmp_path / "pipe.stl")
     (tmp_path / "endless.stl").symlink_to("/dev/zero")
     (tmp_path / "pipe.json").symlink_to(tmp_path / "pipe.stl")

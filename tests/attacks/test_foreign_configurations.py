@@ -73,7 +73,7 @@ def test_a_list_of_a_target_is_not_unpickled(run: Path, tmp_path: Path) -> None:
 
 
 def test_targets_that_the_user_names_are_taken(saved: dict[str, Any], tmp_path: Path) -> None:
-    """On the command line or in a folder of --config-dir."""
+    """The user names them on the command line or in a folder of --config-dir."""
     own = {**saved["agent"], "_target_": "tests.agents.conftest.FakeAgent"}
     kept = {key: own[key] for key in ("_target_", "_partial_", "lr")}
     foreign = {**saved, "agent": kept}

@@ -65,7 +65,7 @@ def test_a_name_is_readable_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_names_are_plain_where_they_enter(name: str, packing: Packing, tmp_path: Path) -> None:
-    """Of parts, cuboids, files, and items of a plan."""
+    """The names are those of parts, cuboids, files, and items of a plan."""
     plain = PLAIN[name]
     sides = {"sides": (0.1, 0.1, 0.1), "name": name}
     assert [part.name for part in read_parts([Part(**sides)] * 2)] == [plain, f"{plain}#2"]

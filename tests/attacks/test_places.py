@@ -38,7 +38,7 @@ def untouched(victim: Path) -> bool:
 
 
 def choose(run: Path, **sections: Any) -> None:
-    """Let a run's stored configuration have other sections."""
+    """Replace sections in a run's stored configuration."""
     place = checkpoint.find(run)
     rewrite(place, {**checkpoint.load(run).meta["config"], **sections})
 
@@ -56,7 +56,7 @@ def test_a_lock_that_is_a_link_empties_nothing(run: Path, victim: Path, capsys: 
 
 
 def test_a_new_folder_with_links_leads_nowhere(tmp_path: Path, victim: Path) -> None:
-    """``run_dir`` may hold what a run that was killed at once leaves."""
+    """``run_dir`` may hold the files of a run that was killed at its start."""
     folder = runs.new_folder(tmp_path / "run", "run")
     for name in (runs.LOCK, f".{runs.DESCRIPTION}.0a1b"):
         (folder / name).symlink_to(victim / "thesis.txt")
@@ -89,7 +89,7 @@ def test_a_link_at_any_level_is_refused(place: str, run: Path, victim: Path, cap
 
 
 def test_links_inside_a_run_stay(run: Path) -> None:
-    """Weights & Biases makes some: ``wandb/latest-run``."""
+    """Weights & Biases makes such links: ``wandb/latest-run``."""
     (run / "wandb" / "run-1").mkdir(parents=True)
     (run / "wandb" / "latest-run").symlink_to("run-1")
     assert train(f"resume={run}", MORE) == 0
@@ -106,7 +106,7 @@ def test_circles_of_links_are_refused(run: Path) -> None:
 def test_a_file_of_an_evaluation_is_not_written_through_a_link(
     option: str, run: Path, victim: Path
 ) -> None:
-    """Even where the link comes when the run was checked."""
+    """The link may appear after the check of the run."""
     (run / "a").mkdir()
     (run / "a" / "b").symlink_to(victim)
     with pytest.raises(FolderError, match="is a link"):

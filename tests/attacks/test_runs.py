@@ -47,7 +47,7 @@ def test_auto_starts_where_a_run_was_killed_at_once(left: list[str], tmp_path: P
 
 
 def test_auto_overwrites_nothing_else(run: Path, tmp_path: Path, capsys: Any) -> None:
-    """Neither a run that saved, though damaged, nor an evaluation, nor what is no run."""
+    """It keeps a run that saved, even a damaged one, an evaluation, and a folder of other files."""
     (checkpoint.find(run) / checkpoint.TENSORS).write_bytes(b"cut off")
     other = tmp_path / "other"
     other.mkdir()
@@ -110,7 +110,7 @@ def test_the_name_of_a_run_is_one_of_a_folder(name: str) -> None:
 
 
 class FullDisk:
-    """Writes of rows that fail from one call to another."""
+    """A full disk: writes of rows fail from the first to the last given call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
         self.calls, wraps = 0, csv.DictWriter.writerows

@@ -1,4 +1,4 @@
-"""A folder of parts, or one that another user made: nothing in it configures a library or runs."""
+"""Files in the working folder configure no library and are not run, whoever made them."""
 
 import os
 import pickle
@@ -54,7 +54,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def test_numba_is_not_configured_by_the_working_directory(hostile: Path) -> None:
-    """Not when it is imported, when a kernel is made, nor when it looks again."""
+    """Neither its import, nor a new kernel, nor ``reload_config`` reads a file of that folder."""
     pytest.importorskip("numba")
     before = sorted(hostile.iterdir())
     program = """
@@ -95,7 +95,7 @@ print([*before, numba.config.CHROME_TRACE, numba.config.CACHE_DIR])
 
 
 def test_matplotlib_is_not_configured_by_the_working_directory(tmp_path: Path) -> None:
-    """Its file may ask for LaTeX, may not be text, and reading it may take for ever."""
+    """A matplotlibrc may ask for LaTeX, may not be text, and may take for ever to read."""
     pytest.importorskip("matplotlib")
     own = tmp_path / "own"
     own.mkdir()
@@ -169,7 +169,7 @@ def test_a_folder_of_another_user_is_refused(cache: Path, monkeypatch: Any) -> N
 
 
 def test_a_folder_that_cannot_be_made_private_is_refused(cache: Path, monkeypatch: Any) -> None:
-    """On a read-only or a mode-less file system; kernels are then compiled in each process."""
+    """The file system may be read-only or without modes; each process then compiles kernels."""
     folders.own("numba").chmod(0o755)
 
     def refuse(path: Path, mode: int) -> None:
@@ -201,7 +201,7 @@ def test_a_file_below_a_folder_has_a_name(name: str, tmp_path: Path) -> None:
 
 
 def test_a_relative_cache_folder_is_ignored(monkeypatch: Any, tmp_path: Path) -> None:
-    """By the XDG specification; it would be the working directory's."""
+    """So the XDG specification demands: the folder would lie in the working directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert folders.cache_folder() == tmp_path / ".cache" / "packing_env"
@@ -251,7 +251,7 @@ def test_kernels_are_kept_in_the_users_own_folder(
 def test_an_index_that_another_version_wrote_is_written_anew(
     cache: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """It names types where they were then; every start ended in an AttributeError."""
+    """The index names types by their former modules; every start ended in an AttributeError."""
     file = made(tmp_path, monkeypatch)._cache._cache_file
     gone = pickle.dumps(file._version) + b"\x80\x04cpacking_env.kernels\nGone\n."
     Path(file._index_path).parent.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ def bench(*arguments: str) -> dict[str, Any]:
 
 
 def values_of(report: dict[str, Any], **case: Any) -> dict[str, Any]:
-    """Those of the one measurement with these entries."""
+    """Return the values of the only measurement with these entries."""
     found = [row["values"] for row in report["results"] if case.items() <= row["case"].items()]
     assert len(found) == 1
     return found[0]

@@ -74,7 +74,7 @@ def test_curves_of_plain_ppo() -> None:
 
 @pytest.fixture
 def few_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`irregular_paper` with two boxes instead of fifty meshes, in the scripts that play it."""
+    """Let the scripts that play `irregular_paper` have two boxes instead of fifty meshes."""
     changes = {"items": TINY["items"], "container": (0.16, 0.16, 0.1), "grid_step": 1}
     for name in ("updated_maps", "lowest_search"):
         script = importlib.import_module(name)
@@ -122,7 +122,7 @@ def test_one_episode_by_its_parts() -> None:
 
 
 def test_the_script_for_a_gpu_runs_on_a_cpu(tmp_path: Path, python: Path) -> None:
-    """All parts end well, and their files are in one archive."""
+    """All parts of the script succeed, and their files are in one archive."""
     script = [str(FOLDER / "gpu.sh"), str(tmp_path)]
     given = os.environ | {"DEVICE": "cpu", "PYTHON": str(python)}
     done = subprocess.run(script, env=given, capture_output=True, text=True)

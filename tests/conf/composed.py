@@ -1,4 +1,4 @@
-"""Configurations that several tests of this folder read, each composed once."""
+"""Configurations that several tests read; each is composed once."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -27,16 +27,16 @@ NEEDED = {
     "network=hrl_paper": ["agent=hierarchical"],
     "network=hrl_small": ["agent=hierarchical"],
 }
-"""Options that cannot be chosen alone, and what they need beside them."""
+"""Options that cannot be chosen alone, and the overrides that they need."""
 
 
 def composed(command: str, overrides: Sequence[str], folders: Sequence[Path] = ()) -> DictConfig:
-    """Return what ``compose`` makes of the arguments; do not change it."""
+    """Return the configuration that ``compose`` gives; it is cached, so do not change it."""
     return _composed(command, tuple(overrides), tuple(folders))
 
 
 def of_option(command: str, choice: str) -> DictConfig:
-    """Return the configuration of a command with an option, as in ``agent=ppo``, and its needs."""
+    """Return a command's configuration with an option such as ``agent=ppo`` and what that needs."""
     return composed(command, [choice, *NEEDED.get(choice, [])])
 
 

@@ -29,9 +29,9 @@ NO_AGENT_YET = ("env=cuboid_continuous",)
 """Tasks whose action mode only heuristics play."""
 GRIDS = [name for name in GROUPS["experiment"] if name.startswith(PREFIX)]
 TOGETHER = ("agent", "collector", "distributed", "logger", "reward")
-"""Groups whose options change nothing in each other: one configuration has one of each."""
+"""Groups whose options do not affect each other, so that one configuration tests one of each."""
 RUN_BELOW = ("generator", "replay", "trainer")
-"""Groups whose options are not only composed but run by the tests below."""
+"""Groups whose options the tests below run, after composing them."""
 ALONE = [
     (group, option)
     for group in GROUPS
@@ -42,7 +42,7 @@ COMMANDS = sorted(path.stem for path in config_folder().glob("*.yaml"))
 
 
 def plain(value: Any) -> Any:
-    """Tuples as lists, a lone name as a mapping."""
+    """Return tuples as lists, and a single name as a mapping."""
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
     return [plain(inner) for inner in value] if isinstance(value, (tuple, list)) else value
@@ -75,7 +75,7 @@ def test_options_that_fit_each_other_compose_with_known_arguments(row: int) -> N
 
 
 def resolved(config: DictConfig) -> None:
-    """Raise unless every reference is known and every value is there."""
+    """Raise unless every reference resolves and no value is missing."""
     OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
 
 

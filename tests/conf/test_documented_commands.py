@@ -32,7 +32,7 @@ def in_blocks(page: str) -> Iterator[str]:
 
 
 def shown() -> list[tuple[str, str]]:
-    """Where each command line stands, and its arguments."""
+    """Return the place of each command line, and its arguments."""
     lines = [(page, line) for page in PAGES for line in in_blocks(page)]
     for path in sorted((ROOT / "conf").rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")

@@ -42,7 +42,7 @@ def test_training_instances_are_fresh(name: str) -> None:
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_budgets_are_decisions(name: str) -> None:
-    """They were 150 s, whatever the machine made of them: 43 to 4,785 updates."""
+    """Budgets were 150 s, in which machines made between 43 and 4,785 updates."""
     config = config_of(name)
     trainer, agent = config.trainer, config.agent
     assert trainer.minutes is None

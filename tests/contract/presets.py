@@ -35,7 +35,7 @@ def catalogue(preset: str) -> Catalogue:
 
 
 def small_preset(preset: str, num_envs: int | tuple[int, ...] = 3, **overrides: Any) -> PackingEnv:
-    """A preset with everything as it is but for its size."""
+    """Return a preset of which only the size is changed."""
     options = {"pool_size": 16, **SMALL[preset], **overrides}
     if PRESETS[preset].items != CUBOIDS:  # those come from the generator
         options = {"items": catalogue(preset), **options}

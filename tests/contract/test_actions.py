@@ -178,7 +178,7 @@ def test_a_state_of_other_items_is_refused() -> None:
 
 
 class TwoKeys(PlacementMode):
-    """Orientation and place under keys of their own, each with a mask."""
+    """An action mode with one key for the orientation and one for the place, each with a mask."""
 
     def __init__(self, params, catalogue):
         super().__init__(params, catalogue)
@@ -204,7 +204,7 @@ class TwoKeys(PlacementMode):
 
 @pytest.mark.parametrize("autoreset", ["native", "masked"])
 def test_a_mode_may_have_several_keys(monkeypatch: pytest.MonkeyPatch, autoreset: str) -> None:
-    """Adding one touches nothing but the registry."""
+    """Adding such a mode changes only the registry."""
     monkeypatch.setitem(MODES, "two_keys", TwoKeys)
     env = tiny_env(4, action_mode="two_keys", shell={"autoreset": autoreset})
     check_env_specs(env, break_when_any_done="both")

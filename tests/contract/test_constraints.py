@@ -46,7 +46,7 @@ def rule(name: str, preset: str) -> dict[str, Any]:
 
 @lru_cache
 def items_of(preset: str) -> dict[str, Any]:
-    """The preset's own items, of few families and small."""
+    """Return arguments for the preset's own items: few of them, and small."""
     items = dict(PRESETS[preset].items)
     if items == CUBOIDS:  # those come from the generator
         generator = PRESETS[preset].generator
@@ -76,7 +76,7 @@ GRID = [
 
 @pytest.mark.parametrize(("preset", "name"), GRID)
 def test_every_preset_plays_with_every_constraint(preset: str, name: str) -> None:
-    """The same bits with every kernel backend, and as the reference program has it."""
+    """All kernel backends give the same bits, and these equal the reference program."""
     env = small_task(preset, name)
     steps = play(env, 3)
     task = {"items": env.catalogue} if "items" in items_of(preset) else {}

@@ -21,7 +21,7 @@ CASES = [(preset, modes(preset)[i % len(modes(preset))]) for i, preset in enumer
 
 
 class CudaDivision(TorchDispatchMode):
-    """Within it, tensors are divided by numbers as CUDA does."""
+    """A mode in which tensors are divided by numbers as on CUDA."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func._schema.name != "aten::div" or isinstance(args[1], torch.Tensor) or kwargs:

@@ -25,7 +25,7 @@ def vector(num_envs: int = 3, **options: Any) -> VectorEnv:
 
 
 def first_items(env: pe.PackingVectorEnv | pe.PackingGymEnv) -> list[list[int]]:
-    """The instance of every row, all items of it."""
+    """Return all items of each row's instance."""
     return env.packing_env.get_state()["item_id"].tolist()
 
 

@@ -1,4 +1,4 @@
-"""Steps that change the environment's state in place keep to what an environment promises."""
+"""Steps that change the environment's state in place still keep an environment's contract."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def small(task: str, **options: object) -> PackingEnv:
 
 @tasks
 def test_memory_that_moved_is_found_again(task: str) -> None:
-    """As when a process hands the catalogue to another one."""
+    """Memory moves, for example, if a process passes the catalogue to another process."""
     env, twin = small(task), small(task)
     root, other = env.reset(), twin.reset()
     generator = stream()

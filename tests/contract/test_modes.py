@@ -36,7 +36,7 @@ TASKS: dict[str, dict[str, Any]] = {
 
 
 def shared(steps: TensorDict) -> TensorDict:
-    """What does not depend on the mode."""
+    """Return the entries that do not depend on the mode."""
     own = ("action", "action_mask", "executed_action", "manager", "worker")
     return steps.exclude(
         *own,
@@ -48,7 +48,7 @@ def shared(steps: TensorDict) -> TensorDict:
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("action_mode", OVER_PLACEMENTS)
 def test_the_same_placements_give_the_same_bits(action_mode: str, task: str) -> None:
-    """Recorded actions of ``placement`` mode, encoded; both ways to reset."""
+    """Actions recorded in ``placement`` mode are encoded and replayed, with both ways to reset."""
     options = dict(TASKS[task])
     num_envs = options.pop("num_envs", 5)
     plain, plain_env = [], tiny_env(num_envs, **options)
@@ -106,7 +106,7 @@ def test_one_level_out_of_range_makes_the_action_illegal(key: tuple[str, str]) -
 
 
 def nearest(env: PackingEnv, legal: np.ndarray, action: list[float]) -> Decision:
-    """By its definition, in a loop: item, then orientation, then distance in the plane."""
+    """Return the nearest placement, by a loop: by item, orientation, and distance in the plane."""
     items, turns, xs, ys = legal.shape
     x, y, turn, *item = action
 
@@ -128,7 +128,7 @@ def nearest(env: PackingEnv, legal: np.ndarray, action: list[float]) -> Decision
 def test_points_are_snapped_to_the_nearest_legal_placement(
     num_visible: int, grid_step: int
 ) -> None:
-    """Every random point is carried out, where a loop over the reference's legality says."""
+    """Every random point gives the placement that a loop over the reference's legality finds."""
     env = tiny_env(
         3, action_mode="continuous", num_visible=num_visible, grid_step=grid_step,
         items={"grid": (6, 5), "height": 0.06},
@@ -152,7 +152,7 @@ def test_points_are_snapped_to_the_nearest_legal_placement(
 
 
 def test_the_executed_action_is_the_centre_of_its_cell_and_stays_there() -> None:
-    """Asking for it again carries out the same. At the start of an episode it is zero."""
+    """Playing the executed action again gives the same placement. It is zero after a reset."""
     options = {"action_mode": "continuous", "num_visible": 2, "grid_step": 2, "num_items": 4}
     env, again = tiny_env(10, **options), tiny_env(10, **options)
     root, other = env.reset(), again.reset()
@@ -180,7 +180,7 @@ def test_the_executed_action_is_the_centre_of_its_cell_and_stays_there() -> None
 
 @pytest.mark.parametrize("illegal_action", ["terminate", "noop", "project"])
 def test_points_outside_the_box(illegal_action: str) -> None:
-    """NaN counts as 0 and what is beyond an edge as the edge, where they are projected."""
+    """Where points are projected, NaN counts as 0, and a point beyond an edge as on the edge."""
     env = tiny_env(4, action_mode="continuous", illegal_action=illegal_action)
     inside = tiny_env(4, action_mode="continuous")
     action = torch.tensor(
@@ -207,7 +207,7 @@ def test_points_outside_the_box(illegal_action: str) -> None:
 
 @pytest.mark.parametrize("stability", ["com_hull", "none", "center_hull"])
 def test_worker_maps_are_the_maps_of_the_chosen_item(stability: str) -> None:
-    """Bit for bit those that placement mode shows, on states as they are stored."""
+    """The maps equal those of placement mode bit for bit, also on stored states."""
     options = {"num_visible": 3, "preview": 1, "stability": stability}
     plain = play(tiny_env((2, 3), **options), 15)
     env = tiny_env((2, 3), action_mode="hierarchical", **options)
@@ -245,7 +245,7 @@ def test_a_saved_state_goes_on_bit_for_bit(action_mode: str) -> None:
 
 @pytest.mark.parametrize("action_mode", ["multi_head", "hierarchical"])
 def test_each_legal_placement_is_as_likely(action_mode: str) -> None:
-    """Not each item or each head: a chi-square test over all placements."""
+    """All placements are equally likely, not all items or heads: a chi-square test."""
     rows = 6_000
     env = tiny_env(
         rows, action_mode=action_mode, num_visible=2, items={"grid": (4, 4), "window": 3},

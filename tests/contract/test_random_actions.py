@@ -38,7 +38,7 @@ TRANSFORMS: dict[str, Callable[[], object]] = {
 
 
 def collected(env: EnvBase, frames: int = 400) -> TensorDictBase:
-    """What a collector without a policy plays, ``[B, T]``."""
+    """Return the steps ``[B, T]`` of a collector without a policy."""
     torch.manual_seed(0)
     collector = Collector(env, None, frames_per_batch=frames, total_frames=frames)
     (batch,) = [part.clone() for part in collector]
@@ -47,7 +47,7 @@ def collected(env: EnvBase, frames: int = 400) -> TensorDictBase:
 
 
 def check_legal(played: TensorDictBase) -> None:
-    """Every action legal by its mask, several episodes, and no illegal action counted."""
+    """Check that actions obey the masks, that none is counted as illegal, and that episodes end."""
     assert played["action_mask"].gather(-1, played["action"][..., None]).all()
     assert not played["next", "metrics", "illegal_actions"].any()
     assert played["next", "done"].sum() > 4
@@ -80,7 +80,7 @@ def test_under_any_transform(name: str) -> None:
 
 @pytest.mark.parametrize("action_mode", sorted(MODES))
 def test_in_every_mode(action_mode: str) -> None:
-    """Also after the rows of a wrapper's own truncation were reset."""
+    """Actions are legal in every mode, also after a wrapper has truncated rows and reset them."""
     options = {"action_mode": action_mode, "num_visible": 2, "num_candidates": 12}
     envs: list[EnvBase] = [tiny_env((2, 3), **options), tiny_env(6, **options)]
     envs.append(TransformedEnv(tiny_env(6, **options), StepCounter(max_steps=3)))
@@ -95,7 +95,7 @@ def test_in_every_mode(action_mode: str) -> None:
 
 
 def test_over_several_environments() -> None:
-    """The mask transform stands outside, where the actions of all are drawn."""
+    """The mask transform is outermost, where the actions of all environments are drawn."""
     makers = [partial(tiny_env, 3, shell={"row_offset": 3 * i}) for i in range(2)]
     env = TransformedEnv(ParallelEnv(2, makers, mp_start_method="spawn"), ActionMask())
     try:

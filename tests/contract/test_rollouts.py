@@ -31,7 +31,7 @@ def test_native_equals_masked_for_the_presets(preset: str) -> None:
 
 @pytest.mark.parametrize("autoreset", AUTORESETS)
 def test_next_of_a_finished_row_is_its_terminal_observation(autoreset: str) -> None:
-    """The same as a plain ``step``, which never resets."""
+    """``next`` equals the result of a plain ``step``, which never resets."""
     env = tiny_env(5, shell={"autoreset": autoreset})
     plain = tiny_env(5)
     root, generator, finished = env.reset(), stream(), 0

@@ -1,4 +1,4 @@
-"""What seeds do: those of the episodes, on an environment that runs, and that of the pool."""
+"""Seeds of the episodes, also in a running environment, and the seed of the pool."""
 
 import multiprocessing
 from functools import partial
@@ -17,7 +17,7 @@ from packing_env.types import AUTORESETS
 
 @pytest.mark.parametrize("autoreset", AUTORESETS)
 def test_running_episodes_keep_their_seed(autoreset: str) -> None:
-    """Those that follow by themselves too: a collection before a full reset does not change."""
+    """Automatic resets keep it too; a new seed acts only after a full reset."""
     env, other = (tiny_env(5, shell={"autoreset": autoreset}) for _ in range(2))
     roots = [env.reset(), other.reset()]
     finished, generator = 0, stream()
@@ -106,7 +106,7 @@ def test_a_worker_process_of_gymnasium_is_not_warned(caplog, monkeypatch) -> Non
 
 
 def test_workers_with_their_own_rows_play_different_items() -> None:
-    """As the warning and the page on TorchRL say."""
+    """The rows are those that the warning and the page on TorchRL recommend."""
     offsets = [{"shell": {"row_offset": first}} for first in (0, 2)]
     make = partial(tiny_env, 2)
     workers = ParallelEnv(2, make, create_env_kwargs=offsets, mp_start_method="fork")
@@ -118,7 +118,7 @@ def test_workers_with_their_own_rows_play_different_items() -> None:
 
 
 def test_a_collector_may_be_seeded_while_it_runs() -> None:
-    """As ``Trainer(seed=...)`` does, after the collector has reset its environment."""
+    """``Trainer(seed=...)`` sets the seed after the collector has reset its environment."""
     env = tiny_env(4)
     collector = Collector(env, None, frames_per_batch=40, total_frames=120)
     batches = iter(collector)

@@ -41,7 +41,7 @@ def composed(tmp_path: Path) -> Callable[..., DictConfig]:
 
 @dataclass
 class Seen:
-    """What a trainer went through."""
+    """Batches and losses of a trainer's run."""
 
     batches: list[TensorDictBase] = field(default_factory=list)
     samples: list[TensorDictBase] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Seen:
 
 
 def train(trainer: Trainer) -> Seen:
-    """Run it; every parameter of the loss and of its target must have moved."""
+    """Run a trainer; every parameter of the loss and of its target must have changed."""
     seen = Seen()
 
     def keep_batch(batch: TensorDictBase) -> TensorDictBase:

@@ -1,4 +1,4 @@
-"""A row that is truncated only keeps its true mask in ``next``; a terminated one is all True."""
+"""In ``next``, a row that is only truncated has its true mask; a terminated row's is all True."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def env_of(make: Any, action_mode: str) -> PackingEnv:
 
 
 def ended(env: PackingEnv) -> tuple[Any, torch.Tensor, torch.Tensor]:
-    """The last ``next``; which rows are truncated only; the legality of all placements there."""
+    """Return the last ``next``, which rows are only truncated, and all placements' legality."""
     root = env.reset()
     for _ in range(2):
         step = env.step(env.rand_action(root))
@@ -58,7 +58,7 @@ def test_the_reference_says_the_same(action_mode: str) -> None:
 
 
 def test_a_stuck_row_is_terminated_whatever_its_count_of_steps() -> None:
-    """So a row that is truncated only has a legal action."""
+    """So a row that is only truncated has a legal action."""
     env = tiny_env(64, num_items=12, max_steps=5, items={"grid": (5, 5)})
     played = env.rollout(200, break_when_any_done=False)["next"]
     both = (played["truncated"] & played["terminated"]).squeeze(-1)

@@ -22,14 +22,14 @@ SIZES = ((1, 2, 3), (2, 2, 2), (3, 1, 1), (4, 3, 2), (5, 5, 1), (1, 1, 4))
 
 @cache
 def cuboids(maps: bool = True) -> Catalogue:
-    """A few cuboids in all six orientations (fewer for the regular ones: the rest is padding)."""
+    """Return a few cuboids in their distinct orientations, up to six; the rest is padding."""
     return Catalogue.from_cuboids(
         SIZES, cell=1.0, container=SIDES, orientations="cuboid", maps=maps
     )
 
 
 def random_boxes(seed: int, count: int) -> list[Box]:
-    """Boxes dropped anywhere; up to ``count`` of them."""
+    """Return up to ``count`` boxes, dropped at random places."""
     draw = random.Random(seed)
     boxes: list[Box] = []
     for _ in range(4 * count):
@@ -116,7 +116,7 @@ def sizes_of(scene: Scene, row: int) -> list[list[Size | None]]:
 
 
 def proposed(name: str, scene: Scene) -> tuple[list[list[Placement]], list[int]]:
-    """What a generator proposes in each row, empty places left out, and what it dropped."""
+    """Return a generator's proposals in each row, without empty slots, and the number dropped."""
     found = GENERATORS[name](scene)
     assert found.index.dtype == torch.int64
     orientations = scene.catalogue["peak"].shape[1]

@@ -27,7 +27,7 @@ def task(stability: str = "none", **changes: object) -> PackingParams:
 
 
 def cells(side: int = 10, stability: str = "none") -> PackingParams:
-    """The same with units as large as cells."""
+    """A cube of ``side`` cells; a unit is as large as a cell."""
     size = float(side)
     return task(stability, container=(size, size, size), cell=1.0, unit=None)
 
@@ -41,7 +41,7 @@ def put(*drops: tuple[int, int, int, int, int]) -> list[Box]:
 
 
 def holds(rule: str, *drops: tuple[int, int, int, int, int]) -> bool:
-    """Whether the last of these is stable: the reference and every backend say so alike."""
+    """Test whether the last box is stable; the reference and every backend must agree."""
     *packed, box = put(*drops)
     expected = reference.is_stable(rule, packed, box)
     sides = [box[axis + 3] - box[axis] for axis in range(3)]

@@ -62,7 +62,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 def unconstrained(env: PackingEnv) -> torch.Tensor:
-    """Legality of all placements, the constraints aside."""
+    """Return the legality of all placements without the constraints."""
     state, items = state_of(env), env.catalogue.tensors()
     visible = visible_items(state, env.params.num_visible)
     return feasibility.placement_maps(state["heightmap"], *visible, items, env.params).legal
@@ -111,7 +111,7 @@ def compare(env: PackingEnv, num_cases: int, seed: int = 0) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", RULES)
 def test_masks_equal_the_reference(name: str, backend: str) -> None:
-    """600 placements on irregular items, one by one and three visible on every second cell."""
+    """600 placements of irregular items: one visible item, and three on every second cell."""
     index = list(RULES).index(name)
     items = catalogue(seed=index, grid=(8, 7), num_items=8).with_handling(HANDLING)
     refused = 0
@@ -142,7 +142,7 @@ def test_pre_placed_boxes_between_cells_are_those_of_the_reference(backend: str)
 
 
 def test_cuboids_do_not_reach_into_pre_placed_boxes() -> None:
-    """Nor into each other, whatever the sides of the boxes."""
+    """They do not overlap each other either, whatever the sides of the boxes."""
     items = cuboids(num_items=8)
     env = small_env(items, 6, constraints={"preplaced": BETWEEN}, contact_tol=0.0, stability="none")
     root, generator = env.reset(), stream()
@@ -192,7 +192,7 @@ def test_stacks_on_a_pre_placed_box_are_level_however_they_are_made(cell: float)
 
 
 def test_a_top_that_is_whole_but_for_rounding_is_whole() -> None:
-    """Heights in cells are truncated where they are known to be whole."""
+    """Rounding may put a whole height just below itself; truncation must not then lose a cell."""
     slab = {"constraints": {"preplaced": [[0.0, 0.0, 1.0, 5.0, 5.0, 0.9999999]]}}
     env = env_of([(1.0, 1.0, 4.0), (1.0, 1.0, 3.0)], (5.0, 5.0, 5.0), **slab)
     assert env.state["heightmap"].unique().tolist() == [2.0]

@@ -65,7 +65,7 @@ windows whose counts and slopes need wider integers."""
     [(case, RULES[(case + k) % len(RULES)]) for case in range(len(CASES)) for k in range(2)],
 )
 def test_the_compiled_search_equals_the_maps_on_any_ground(case: int, rule: str) -> None:
-    """After an action out of range, which leaves the ground as it is."""
+    """The step plays an action out of range, which leaves the ground unchanged."""
     items, params = CASES[case]
     rows = 70 if case < 10 else 3
     options = {"stability": rule, "illegal_action": "noop", "observation": ON_CELLS, **params}
@@ -96,7 +96,7 @@ def test_every_width_of_integers_is_tried() -> None:
 
 @pytest.mark.parametrize("window", [(5, 5), (3, 9), (12, 7), (30, 30), (100, 3)])
 def test_slopes_as_integers_keep_the_sign_of_a_sum(window: tuple[int, int]) -> None:
-    """Of all pairs of slopes in a window, including steepest ones and those that cancel."""
+    """All pairs of slopes in a window are tested, the steepest and those that cancel included."""
     across, along = window
     scale, steepest = slope_scale(window)
     run, rise = np.meshgrid(np.arange(1, across + 1), np.arange(-along, along + 1))

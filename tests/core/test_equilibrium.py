@@ -98,6 +98,6 @@ def test_episodes_on_maps_equal_the_reference(task: dict[str, Any]) -> None:
 
 
 def test_a_task_on_maps_has_constraints_beside_it() -> None:
-    """What is legal at the start was asked of a state without boxes."""
+    """The first legal placements were computed from a state without boxes."""
     env = cuboid_env(2, stability="equilibrium", constraints={"wall_clearance": 1.0})
     assert env.rollout(3).shape[0] == 2

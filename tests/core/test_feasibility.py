@@ -47,7 +47,7 @@ def test_padding_orientations_are_never_legal() -> None:
 
 @pytest.mark.parametrize("grid_step", [1, 2])
 def test_range_pct_is_that_of_the_unrotated_item(grid_step: int) -> None:
-    """Legal, and the lower corner where orientation 0 stays inside; rest heights stay the same."""
+    """With "pct", orientation 0 must also be inside at the lower corner; rest heights stay."""
     env = tiny_env(3, num_visible=2, grid_step=grid_step)
     play_once(env, 3, stream())
     state, items = state_of(env), env.catalogue.tensors()

@@ -47,7 +47,7 @@ def test_masks_of_a_batch_equal_a_loop() -> None:
 
 
 def test_heads_that_do_not_matter_have_one_value() -> None:
-    """So that their log-probability is 0, whatever the logits."""
+    """Their log-probability is then 0 for any logits."""
     only = board()[-1:]
     action = torch.tensor([[1, 2, 0, 3]])
     masks = [next_head_mask(only, action[:, :head]) for head in range(4)]

@@ -45,7 +45,7 @@ def ground(seed: int, rows: int = ROWS) -> Tensor:
 
 
 def state_with(heights: Tensor, seed: int, num_items: int = 8) -> State:
-    """These heights, random items to come, and in some rows fewer than may be seen."""
+    """Return a state with these heights and random items; some rows have fewer than are visible."""
     generator = stream(seed)
     rows = len(heights)
     left = torch.tensor([(8, 1, 2, 0)[row % 4] for row in range(rows)])
@@ -59,7 +59,7 @@ def state_with(heights: Tensor, seed: int, num_items: int = 8) -> State:
 
 
 def both(items: Catalogue, params: PackingParams, state: State) -> Any:
-    """What the search finds and what maps say."""
+    """Return the placements of the search and those of the maps."""
     tensors = items.tensors()
     search, maps = LowestPlacement(tensors, params), LowestPlacement(tensors, params)
     assert search.searches
@@ -69,7 +69,7 @@ def both(items: Catalogue, params: PackingParams, state: State) -> Any:
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These rows are searched to the end, however long that takes."""
+    """Let the search go through these rows completely, without a limit of steps."""
     monkeypatch.setattr("packing_env.kernels.search.PATIENCE", EVERYTHING)
 
 

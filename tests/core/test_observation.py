@@ -1,4 +1,4 @@
-"""What a policy sees is finite, bounded and says what is there."""
+"""Observations are finite, bounded and right."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Stability rules of the user's: compiled if they come early, judged by the reference program."""
+"""A user's stability rules are compiled if registered early, and equal the reference program."""
 
 import importlib
 import subprocess
@@ -28,7 +28,7 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", rules.RULES)
 def test_the_reference_measures_what_a_formula_reads(name: str) -> None:
-    """Our formulas, taken for a user's, give what the specification gives."""
+    """Our formulas, registered as a user's, give the verdicts of the specification."""
     judge = reference.by_formula(rules.RULES[name])
     verdicts = []
     for seed in range(12):
@@ -121,7 +121,7 @@ def test_a_late_rule_is_evaluated_by_torch(caplog) -> None:
 
 
 def test_machine_code_of_other_rules_is_stale() -> None:
-    """Also where kernels that know no rule were loaded first: the rules have other numbers."""
+    """A rule registered after a kernel was loaded also changes the stamp of the code."""
     jit = pytest.importorskip("packing_env.kernels.compiled.jit")
     before = jit.source_stamp()
     assert jit.source_stamp() == before

@@ -1,4 +1,4 @@
-"""Preferences of one's own: what they leave is the mask, from the start of every episode on."""
+"""A user's preferences: the placements that they keep are the mask, from every episode's start."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def at_a_wall(contact: Any, legal: Tensor, *_: object) -> Tensor:
 def test_a_preference_may_depend_on_the_place(
     make: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One corner stood for the floor, so that every placement was legal at the start."""
+    """One corner used to stand for the floor, so that every placement was legal at the start."""
     option = Preference(restrict=at_a_wall, check=lambda params: None)
     monkeypatch.setitem(preference.PREFERENCES, "surest", option)
     env: PackingEnv = make(8, illegal_action="noop", surest=("com_hull_10",), **options)

@@ -177,7 +177,7 @@ def ring() -> dict[str, torch.Tensor]:
 
 
 def test_a_ring_over_a_peg_is_a_vertex_at_the_floor() -> None:
-    """Around the peg everything rests on it, but where the hole takes it the ring goes down."""
+    """The ring rests on the peg at most places; where its hole takes the peg, it goes down."""
     task = PackingParams(container=(0.08, 0.07, 0.1), cell=0.01, num_items=2, stability="none")
     ground = torch.zeros(1, 8, 7)
     ground[0, 4, 3] = 0.05

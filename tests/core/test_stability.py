@@ -121,7 +121,7 @@ def test_the_thresholds_are_exact(size: tuple[int, int]) -> None:
 
 
 def test_the_stacking_tree_needs_boxes() -> None:
-    """In geometry "maps" it is refused, whichever way one comes to it."""
+    """Geometry "maps" refuses the rule, by every way to choose it."""
     params = PackingParams(container=(0.1, 0.1, 0.1), cell=0.01)
     board = random_board(0, cuboids=True)
     for use in (
@@ -135,7 +135,7 @@ def test_the_stacking_tree_needs_boxes() -> None:
 
 
 def test_no_rule_calls_a_placement_outside_stable() -> None:
-    """Also rules of one's own, whose formulas may hold without any support."""
+    """A user's rule obeys too, even if its formula holds without any support."""
     boards = [random_board(seed, cuboids=False).contact() for seed in range(8)]
     own = [
         rules.Rule(lambda support: support.count >= support.limits[0], percents=(0,)),

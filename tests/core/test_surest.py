@@ -30,7 +30,7 @@ needs_numba = pytest.mark.skipif(
 
 
 def legality(env: PackingEnv, **rules: Any) -> torch.Tensor:
-    """Return what is legal in the state of an environment by other rules than its own."""
+    """Return the legal placements in an environment's state under other rules."""
     state, params = dict(env.state.items()), env.params.evolve(**rules)
     items = visible_items(state, params.num_visible)
     return feasibility.legal_maps(state, *items, env.catalogue.tensors(), params).legal
@@ -45,7 +45,7 @@ def test_episodes_equal_the_reference(options: dict[str, Any], backend: str) -> 
 
 
 def test_the_reference_examines_no_more_than_a_check_needs(monkeypatch) -> None:
-    """It examined every placement of the lattice in every state, for minutes per episode."""
+    """It used to examine every placement of the lattice in every state: minutes per episode."""
     env = tiny_env(1, surest=RULES)
     root, episode, examined = env.reset(), begin_episode(env, 0, {}), []
     examine = Episode.examine
@@ -142,7 +142,7 @@ def test_a_mask_that_its_user_changes_is_not_what_is_legal() -> None:
 
 @pytest.mark.parametrize("engine", ["rules", pytest.param("compiled", marks=needs_numba)])
 def test_a_state_is_restored_with_or_without_what_is_legal(engine: str) -> None:
-    """It is found again, so that states from before it was kept, or of other rules, can be."""
+    """Legality is computed again for a state that lacks it: an older one, or one of other rules."""
     env = tiny_env(3, items=SMALL, surest=RULES, shell={"engine": engine})
     root = env.reset()
     _, root = env.step_and_maybe_reset(env.rand_action(root))

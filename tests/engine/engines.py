@@ -1,4 +1,4 @@
-"""Environments of one task with an engine each, step by step beside each other."""
+"""Environments of one task, each with another engine, compared after every step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,13 +17,13 @@ BACKENDS = {"triton": "fused", "numba": "compiled", "eager": "rules"}
 
 
 def some_wild(chosen: Tensor, num_actions: int, generator: torch.Generator) -> Tensor:
-    """Replace a tenth of the choices by any, out of range included."""
+    """Replace a tenth of the choices by random numbers, some of them out of range."""
     wild = torch.randint(-2, num_actions + 2, chosen.shape, generator=generator)
     return torch.where(torch.rand(chosen.shape, generator=generator) < 0.1, wild, chosen)
 
 
 def actions(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> Tensor:
-    """Random legal ones, and some of any kind."""
+    """Return random legal actions, and some that may be illegal or out of range."""
     legal = legal_action(root["action_mask"], generator)
     chosen = some_wild(legal, env.mode.num_actions, generator)
     if env.params.action_mode == "placement":
@@ -35,7 +35,7 @@ def actions(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -
 
 
 def entries(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> TensorDictBase:
-    """What an agent writes: random legal ones, and some of any kind."""
+    """Return the entries that an agent writes: random legal actions, and some illegal ones."""
     mode = env.params.action_mode
     if mode in ("placement", "multi_head"):
         return TensorDict({"action": actions(env, root, generator)}, env.batch_size)
@@ -78,7 +78,7 @@ class Engines:
         return self.call(lambda env, i: getattr(env, how)(self.roots[i].update(written)))
 
     def play(self, num_steps: int, seed: int = 0) -> None:
-        """With automatic resets, held to be alike in every step."""
+        """Play steps with automatic resets; the environments must agree in every step."""
         generator = stream(seed)
         for _ in range(num_steps):
             found = self.step(generator)
@@ -89,14 +89,14 @@ class Engines:
         self.check_states()
 
     def step_without_resets(self, num_steps: int, generator: torch.Generator) -> None:
-        """Some rows stay finished; held to be alike in every step."""
+        """Play steps without resets: finished rows stay finished; every step must agree."""
         for _ in range(num_steps):
             steps = self.step(generator, "step")
             assert not differing(*steps)
             self.roots = [env.step_mdp(s) for env, s in zip(self.envs, steps, strict=True)]
 
     def reset_rows(self, rows: Tensor) -> None:
-        """Reset the marked rows: all are held to be alike."""
+        """Reset the marked rows; the environments must agree."""
         self.roots = self.call(lambda env, i: env.reset_rows(rows, self.roots[i]))
         assert not differing(*self.roots)
 
@@ -106,7 +106,7 @@ class Engines:
 
 
 def after_steps_without_resets(engines: Engines, marked: Sequence[int], num_steps: int) -> None:
-    """Play steps without resets, then reset the marked rows: all are held to be alike."""
+    """Play steps without resets, then reset the marked rows; the environments must agree."""
     engines.step_without_resets(num_steps, stream(1))
     engines.reset_rows(torch.tensor(marked, dtype=torch.bool))
     engines.check_states()

@@ -1,4 +1,4 @@
-"""The choice of an engine, and what the rules carry from one step to the next."""
+"""The choice of an engine, and the values that the rules carry from step to step."""
 
 from typing import Any
 
@@ -66,6 +66,6 @@ def test_what_is_legal_in_a_state_set_from_outside_is_found_again(action_mode: s
 
 
 def first_actions(env: PackingEnv) -> dict[str, torch.Tensor]:
-    """Entries that depend on the state alone."""
+    """Return actions that depend on the state alone."""
     torch.manual_seed(0)
     return dict(env.rand_action().select("action").items())

@@ -99,9 +99,9 @@ def options(ground: str, seed: int) -> dict[str, Any]:
 
 
 def feasible(ground: str, seed: int, backends: tuple[str, ...] = FUSED) -> tuple[Engines, int]:
-    """Begin the first task that can be played of this seed and of later ones; count the others.
+    """Begin the first playable task of this seed and later ones; count the unplayable tasks.
 
-    No item of the others has a legal placement in the empty container.
+    In an unplayable task, no item has a legal placement in the empty container.
     """
     for refused in range(MOST_REFUSED):
         try:
@@ -133,7 +133,7 @@ def test_random_tasks_equal_the_rules(first: int, ground: str) -> None:
 
 @every_rule
 def test_all_engines_give_the_same(rule: int) -> None:
-    """Few steps: most rules see no episode end here, which the random tasks do."""
+    """The steps are few: with most rules no episode ends here, but some do in the random tasks."""
     assert finished("cells", NUM_CASES + rule, 3, (*FUSED, "numba")) >= 0
 
 
@@ -150,7 +150,7 @@ def surest(**changes: Any) -> Engines:
 
 
 def test_the_surest_placements_equal_the_rules() -> None:
-    """With actions that are legal but not the surest."""
+    """The played actions are legal, but not always the surest."""
     engines = surest(
         num_envs=1,
         preview=0,
@@ -166,7 +166,7 @@ def test_the_surest_placements_equal_the_rules() -> None:
 
 @pytest.mark.slow
 def test_the_surest_placements_after_resets_and_in_heads() -> None:
-    """In action mode ``multi_head``, where rows end, and some are reset by hand."""
+    """The mode is ``multi_head``; episodes end, and some rows are reset by hand."""
     engines = surest(
         num_envs=2,
         preview=1,
@@ -214,7 +214,7 @@ def test_steps_without_resets_and_resets_of_some_rows(ground: str) -> None:
 
 @every_ground
 def test_what_was_returned_stays_as_it_was(ground: str) -> None:
-    """Only scratch, of items of any shape, is written again, and it is allocated once."""
+    """With items of any shape, a step overwrites only scratch memory, which is allocated once."""
     kernels.set_backend("triton")
     given = options(ground, 1) if ground == "cells" else {**options(ground, 4), **SMALL}
     env = MAKE[ground](**{**given, "observation": OBSERVED[ground]})

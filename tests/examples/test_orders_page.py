@@ -1,7 +1,7 @@
 """The page on orders: every command prints what the page says, and every *yes* has an example.
 
-A block behind a sentence that names a file is this file. A comment behind a command is a part of
-what it prints. Indented lines are printed by the commands above them; ``...`` stands for the rest.
+A block after a sentence that names a file is that file. A comment after a command is a part of
+its output. Indented lines are the output of the commands above them; ``...`` stands for the rest.
 """
 
 import re
@@ -33,7 +33,7 @@ def groups() -> list[tuple[list[str], list[str]]]:
 
 
 def plain(line: str) -> str:
-    """Return a line without what differs between machines."""
+    """Return a line without the parts that differ between machines."""
     line = re.sub(r"[\d,]+ packings? compared in \d+ s", "", line)
     return " ".join(line.split())
 

@@ -1,4 +1,4 @@
-"""Hidden items are drawn by the law of the task, and seen ones are kept."""
+"""Hidden items are drawn from the task's distribution, and visible items are kept."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_sorted_tasks_continue_with_smaller_items() -> None:
 
 
 def test_sorted_tasks_with_ties_follow_the_law() -> None:
-    """The hidden items, given those seen, as often as in sorted sequences of the whole law."""
+    """Given the visible items, hidden ones are as frequent as in sorted sequences of the task."""
     env = cuboid_env(num_items=4, item_order="volume", num_visible=2, pool_size=4)
     size = env.catalogue.tensors()["extent"].prod(-1)
     num = len(size)

@@ -31,7 +31,7 @@ TALL = 5
 
 @pytest.fixture
 def items() -> Catalogue:
-    """Six blocks, the last of them too tall; rows 1 and 2 are one item at two scales."""
+    """Return six blocks; the last is too tall, and rows 1 and 2 are one item at two scales."""
     made = catalogue(num_items=6)
     bottom = torch.where(made.bottom.isfinite(), 0.0, made.bottom)
     peak = made.peak.clone()

@@ -55,7 +55,7 @@ def test_pieces_fill_the_container_keep_the_range_and_follow_their_supports(
 
 
 def guillotine_cut(pieces: torch.Tensor) -> bool:
-    """Whether the pieces can be parted by plane cuts, each through the whole of what is left."""
+    """Return True if plane cuts separate the pieces, each cut through all of its part."""
     if len(pieces) == 1:
         return True
     for axis in range(3):

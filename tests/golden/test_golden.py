@@ -29,7 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def digest(case: str, steps: int = 25) -> str:
-    """SHA-256 over everything exact: actions, heights, rest heights, masks, flags, draws."""
+    """Return a SHA-256 of all exact values: actions, heights, rest heights, masks, flags, draws."""
     env = tiny_env(6, seed=7, **CASES[case])
     root, found = env.reset(), hashlib.sha256()
     rows = torch.arange(6)

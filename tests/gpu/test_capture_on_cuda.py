@@ -44,7 +44,7 @@ def test_training_is_the_same(case: str) -> None:
 
 @pytest.mark.parametrize("case", UPDATING)
 def test_updates_are_the_same(case: str) -> None:
-    """Also with a decaying learning rate; nondeterministic kernels are excluded."""
+    """The learning rate decays; nondeterministic kernels are excluded."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     trainers = [
         trainer_of(case, "device=cuda", "agent.lr_frames=3000", f"trainer.capture={capture}")

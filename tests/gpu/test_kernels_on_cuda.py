@@ -92,7 +92,7 @@ def test_no_kernel_synchronizes(backend: str) -> None:
 
 
 def captured(work: Callable[[], list[Tensor]]) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
-    """Capture a graph, after the warm-up on a side stream that torch requires; with its results."""
+    """Return a captured graph and its results; torch requires a warm-up on a side stream."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -107,7 +107,7 @@ def captured(work: Callable[[], list[Tensor]]) -> tuple[torch.cuda.CUDAGraph, li
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_captured_graph_follows_its_inputs(backend: str) -> None:
-    """Also with new footprints in the second inputs: extents are computed on the device."""
+    """The second inputs have new footprints; the graph computes their extents on the device."""
     held = on_cuda(large_inputs())
     graph, made = captured(lambda: run(held, 4, backend))
     for seed in (1, 2):

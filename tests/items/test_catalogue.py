@@ -351,7 +351,7 @@ def test_a_failed_save_keeps_the_previous_file(tmp_path, monkeypatch):
 
 @pytest.fixture
 def builds(monkeypatch):
-    """Names of the meshes that were rasterised."""
+    """Record the names of the meshes that are rasterised."""
     names = []
     original = rasterize_many
 
@@ -425,7 +425,7 @@ def test_the_cache_follows_the_parts_of_a_urdf_tree(tmp_path, builds):
 
 
 def _resealed(data: bytes, old: bytes, new: bytes) -> bytes:
-    """The file with another header, as long, and a checksum that is right."""
+    """Return the file with another header of the same length, and a right checksum."""
     assert data.count(old) >= 1
     assert len(old) == len(new)
     body = data[40:].replace(old, new, 1)
@@ -433,7 +433,7 @@ def _resealed(data: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def _damages(whole: bytes) -> dict[str, bytes]:
-    """Cut at and around every boundary, a bit flipped in every part, and other headers."""
+    """Return files that are cut at any boundary, or have a flipped bit or another header."""
     begin = 48 + int.from_bytes(whole[40:48], "little")
     cuts = {0, 1, 7, 8, 9, 39, 40, 47, 48, 60, begin - 1, begin, begin + 1, begin + 64}
     cuts |= {len(whole) // 2, len(whole) - 64, len(whole) - 1}

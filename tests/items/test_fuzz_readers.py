@@ -14,7 +14,7 @@ FORMATS = (*MESHES, *SEQUENCES)
 def test_a_reader_refuses_invalid_files(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By ``MeshError`` or ``SequenceError``, within 20 s and 8 GiB, and in no other way."""
+    """A reader raises only ``MeshError`` or ``SequenceError``, within 20 s and 8 GiB."""
     pytest.importorskip("atheris", reason="fuzzing needs atheris: pip install atheris")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     found = fuzz(form, SECONDS // len(FORMATS), tmp_path)

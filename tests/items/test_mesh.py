@@ -205,7 +205,7 @@ def test_units_scale_the_file_and_bad_ones_are_named(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["stl", "ply", "glb"])
 def test_single_precision_stands_for_its_shortest_decimal(tmp_path, suffix):
-    """Else a box of 30 cells of 1 cm would cover 31."""
+    """Otherwise a box of 30 cells of 1 cm would cover 31 cells."""
     trimesh = pytest.importorskip("trimesh")
     path = tmp_path / f"box.{suffix}"
     trimesh.Trimesh(CUBE.numpy() * [0.3, 0.1, 0.07], CUBE_FACES.numpy()).export(path)
@@ -259,7 +259,7 @@ def test_garbage_of_each_format_is_refused(tmp_path, suffix):
 
 @pytest.mark.parametrize("tail", [1, 2, 50, 80, 100])
 def test_bytes_after_the_facets_of_an_stl_are_ignored_with_a_warning(tmp_path, tail):
-    """But not if they may be facets, of 50 bytes each, that the header does not count."""
+    """A multiple of 50 bytes is refused: these may be facets that the header does not count."""
     path = tmp_path / "tail.stl"
     write_stl(path, (1, 1, 1))
     path.write_bytes(path.read_bytes() + bytes(tail))

@@ -45,7 +45,7 @@ def test_boxes(sides: tuple[float, ...], expected: list[bool]) -> None:
 
 
 def test_a_centre_of_mass_beyond_the_base_topples() -> None:
-    """Also one over the edge: neutral, so a push decides."""
+    """So does one above the edge, where the equilibrium is neutral and a push decides."""
     corners = box(1.0, 1.0, 1.0)
     for x, expected in ((0.9, True), (1.0, False), (1.1, False)):
         com = torch.tensor([x, 0.5, 0.5], dtype=torch.float64)
@@ -60,7 +60,7 @@ def test_round_and_pointed_solids() -> None:
 
 
 def test_tilted_poses_of_a_cube() -> None:
-    """It returns to its face from 14 degrees, not from 16."""
+    """The cube returns to its face from a tilt of 14 degrees, not from 16."""
     corners = box(1.0, 1.0, 1.0)
     for degrees, expected in ((13.0, True), (16.5, False)):
         a = math.radians(degrees)
@@ -131,7 +131,7 @@ def test_items_that_a_rule_lets_stand_on_the_floor() -> None:
 
 
 def test_where_no_resting_pose_fits_the_lowest_that_fits_is_kept() -> None:
-    """A cone that is too tall to stand on its base; on its side, it turns."""
+    """The cone is too tall to stand on its base, and it rolls on its side."""
     cone = SHAPES["cone"].mesh()
     height = float(cone.vertices[:, 2].max() - cone.vertices[:, 2].min())
     low = {"cell": 0.01, "container": (0.32, 0.32, 0.9 * height)}

@@ -29,7 +29,7 @@ class World:
     def lower(
         self, rng: random.Random, pile: list[Box], size: tuple[int, int, int]
     ) -> tuple[int, int]:
-        """A corner, often flush with a box of the pile; the box stays in the container."""
+        """Return a lower corner, often flush with a box of the pile, and inside the container."""
         corner = []
         for axis in range(2):
             edges = [0] + [box[axis] for box in pile] + [box[axis + 3] for box in pile]
@@ -46,7 +46,7 @@ WORLDS = (DISCRETE, CONTINUOUS, FLAT, CROWDED)
 
 
 def random_pile(rng: random.Random, world: World, capacity: int) -> list[Box]:
-    """Boxes dropped one after the other, each where the rule of this pile allows."""
+    """Return boxes dropped one after the other, each at a place that the pile's rule allows."""
     rule = rng.choice(("none", "com_hull", "stacking_tree", "equilibrium"))
     pile: list[Box] = []
     for _ in range(3 * capacity):

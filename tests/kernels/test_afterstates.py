@@ -1,4 +1,4 @@
-"""Candidates and their afterstates: plain loops, the environment's steps, every backend alike."""
+"""Candidates and their afterstates equal plain loops and the environment's steps."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def arguments(root: TensorDictBase) -> list[torch.Tensor]:
 
 
 def played(env: PackingEnv, steps: int, seed: int = 0) -> list[TensorDictBase]:
-    """Roots of a random episode, finished rows included."""
+    """Return the states of a random episode, finished rows included."""
     torch.manual_seed(seed)
     root, roots = env.reset(), []
     for _ in range(steps):

@@ -37,7 +37,7 @@ def test_every_backend_equals_the_reference(seed: int, world: World) -> None:
 
 
 def test_more_supports_than_share_a_load() -> None:
-    """Slabs on a floor of cubes with gaps, and slabs on their rims."""
+    """Slabs rest on a floor of cubes with gaps, and further slabs on their rims."""
     rng = random.Random(0)
     piles, corners, sizes = [], [], []
     most = 0
@@ -72,7 +72,7 @@ def test_more_supports_than_share_a_load() -> None:
 
 @pytest.mark.parametrize("count", [3, 4, 7, 16])
 def test_the_normal_equations_give_the_least_squares_shares(count: int) -> None:
-    """Centres on a lattice, so that right angles, and with them missing conditions, occur."""
+    """The centres are on a lattice, so right angles occur, where the conditions are too few."""
     rng = np.random.default_rng(count)
     spots = np.array([(x, y) for x in range(0, 12, 2) for y in range(0, 12, 2)], float)
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""Vectors of bytes against the same in NumPy."""
+"""Vectors of bytes equal the same operations in NumPy."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from packing_env.kernels.compiled.jit import kernel
 
 @kernel
 def _combine(one, other, number, made):  # type: ignore[no-untyped-def]
-    """Every operation once, into rows."""
+    """Apply every operation once; write each result into a row of ``made``."""
     vectors.fetch(made.ctypes.data)
     first, second = vectors.load(one.ctypes.data), vectors.load(other.ctypes.data)
     at = made.ctypes.data
@@ -30,7 +30,7 @@ def _combine(one, other, number, made):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("seed", range(10))
 def test_equals_numpy(seed: int) -> None:
-    """Bytes of the whole range, many of them alike, at any address."""
+    """The bytes cover the whole range, many are equal, and they start at any address."""
     rng = np.random.default_rng(seed)
     highest = int(rng.choice([0, 1, 3, 200, 255]))
     memory = rng.integers(0, highest, 4 * WIDTH, np.uint8, endpoint=True)

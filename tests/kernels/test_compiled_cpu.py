@@ -1,4 +1,4 @@
-"""What is compiled is cached, until a file changes that it may depend on."""
+"""Machine code is cached until a file changes that it may depend on."""
 
 import importlib.util
 import sys
@@ -84,7 +84,7 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_memory_is_given_back(name, monkeypatch):
-    """What counts no references to arrays hands none to what does."""
+    """A kernel without reference counts passes no array to one that counts references."""
     env, before = ENVIRONMENTS[name](), None
     memsys_enable_stats()
     monkeypatch.setattr(compiled_cpu, "_MIN_PARALLEL_WORK", 10**12)

@@ -1,4 +1,4 @@
-"""One cuboid in one line of bytes: what is written is right, and nothing else is."""
+"""One cuboid in one line of bytes: the written heights are right, and no other byte changes."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from packing_env.kernels.step import lines
 
 _CANARY = 77
 _ROOM = 200
-"""Bytes of it on either side."""
+"""Canary bytes on either side."""
 
 
 @kernel
@@ -41,7 +41,7 @@ def test_masks_end_with_their_places(places: int) -> None:
 
 @pytest.mark.parametrize("seed", range(16))
 def test_rest_heights(seed: int) -> None:
-    """Beside plain loops; any container up to 20 x 300, items as large as it, or larger."""
+    """They equal plain loops in containers up to 20 x 300; items may be larger."""
     rng = np.random.default_rng(seed)
     length, width, height = (int(rng.integers(1, most)) for most in (20, 300, 250))
     w, h = int(rng.integers(1, length + 2)), int(rng.integers(1, min(width + 2, 256)))

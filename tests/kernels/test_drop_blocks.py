@@ -1,4 +1,4 @@
-"""Large items over smooth ground, whose blocks that cannot bind are left out: the bits of eager."""
+"""Large items over smooth ground: leaving out blocks that cannot bind changes no bit."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ CASES, CASES_PER_TEST = 240, 60
 
 
 def pile(rng: np.random.Generator, length: int, width: int, rough: bool) -> np.ndarray:
-    """Plateaus and slopes as items leave them, or noise."""
+    """Return a heightmap of plateaus and slopes, as items leave them, or of noise."""
     if rough:
         return rng.random((length, width))
     ground = np.zeros((length, width))

@@ -1,4 +1,4 @@
-"""The features of heightmaps: plain loops, and every backend alike."""
+"""The features of heightmaps equal plain loops, on every backend."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""Hulls that hold a rectangle about the centre of mass: all backends, and items' surest ones."""
+"""Hulls that contain a rectangle about the centre of mass, on all backends; surest placements."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ def random_scene(seed: int) -> tuple[Scene, Tensor, float, int]:
 
 
 def margins(size: Tensor, seed: int) -> Tensor:
-    """Half of the sides, multiples of half a cell in some cases, which end on hulls' edges."""
+    """Return half sides; some are multiples of half a cell, so that they end on hulls' edges."""
     if seed % 4 == 0:
         return 32 * (size // 2)
     return rules.margin(size, (0, 10, 20)[seed % 3])

@@ -31,7 +31,7 @@ def full(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
 @numba
 @pytest.mark.parametrize("seed", range(20))
 def test_equals_maps_computed_anew(seed: int) -> None:
-    """Boxes rise, rows start again, items come, go and change places."""
+    """Heights rise, rows start again, and visible items come, go and change slots."""
     rng = np.random.default_rng(seed)
     length, width = (int(n) for n in rng.integers(1, 26, 2))
     stride = int(rng.integers(1, 4))

@@ -1,4 +1,4 @@
-"""The choice of a backend, its log line, and what wrong arguments get."""
+"""The choice of a backend, its log line, and the errors of wrong arguments."""
 
 import logging
 import sys
@@ -76,7 +76,7 @@ raise SystemExit("numba" in sys.modules or any("packing_env" in name for name in
 
 
 def test_planning_does_not_import_the_compiler_of_torch() -> None:
-    """It takes longer to import than all of the planner."""
+    """The compiler takes longer to import than the whole planner."""
     code = """
 import sys, packing_env.planner.packer, packing_env.planner.reading.parts, packing_env.nesting.nest
 raise SystemExit(bool({"torch._dynamo", "tensordict"} & set(sys.modules)))

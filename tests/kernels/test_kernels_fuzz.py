@@ -46,7 +46,7 @@ def oracle_support(
 
 
 def in_hull(points: Cells, at: np.ndarray) -> bool:
-    """By the definition in `packing_env.kernels.com_hull`."""
+    """Return the verdict by the definition in `packing_env.kernels.com_hull`."""
     left, right = [], []
     for a, c in points:
         dx, dy = a - int(at[0]), c - int(at[1])
@@ -207,7 +207,7 @@ def test_placements_the_caller_ruled_out_are_unstable(backend: str) -> None:
 def test_near_ties_of_slopes_are_told_apart(backend: str, size: int) -> None:
     """Two feet on the diagonal: their hull ends at the line y = x + 64 (in 1/64 cells).
 
-    That of their centres is a piece of the line y = x. Large windows need slopes in float64.
+    The hull of their centres is a part of the line y = x. Large windows need float64 slopes.
     """
     bottom = torch.full((1, 1, size, size), 0.5)
     bottom[..., 0, 0] = bottom[..., -1, -1] = 0
@@ -247,7 +247,7 @@ def test_non_contiguous_inputs(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_large_batch_equals_its_rows(backend: str) -> None:
-    """Large enough for chunks (eager) and threads (numba); a container beyond one pass."""
+    """The batch needs chunks (eager) and threads (numba); the container needs several passes."""
     generator = torch.Generator().manual_seed(0)
     heightmap = torch.rand(6, 40, 36, generator=generator)
     bottom = torch.rand(6, 24, 9, 7, generator=generator)

@@ -1,4 +1,4 @@
-"""The inner loop of drop heights against the same in NumPy."""
+"""The inner loop of drop heights equals the same loop in NumPy."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def _raise(best, heights, starts, taps, first, count):  # type: ignore[no-untype
 @pytest.mark.parametrize("rows", [2, 4])
 @pytest.mark.parametrize("seed", range(5))
 def test_equals_numpy(rows: int, seed: int) -> None:
-    """Any number of taps from any first one on, rows anywhere, levels of +inf among them."""
+    """Any number of taps, from any first tap on; rows start anywhere, and some levels are +inf."""
     rng = np.random.default_rng(seed)
     heights = rng.random(400, np.float32)
     offset, level = rng.integers(0, 200, 50), rng.random(50, np.float32)

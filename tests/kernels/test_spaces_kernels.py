@@ -23,7 +23,7 @@ WORLDS = {
 
 @cache
 def episode(world: str, seed: int, num_boxes: int = 25) -> tuple[list[Box], list[list[Box]]]:
-    """Boxes dropped at random places, and the list after each."""
+    """Return boxes dropped at random places, and the list of spaces after each."""
     sides, low, high = WORLDS[world]
     draw = random.Random(seed)
     boxes: list[Box] = []
@@ -59,7 +59,7 @@ def test_a_box_in_the_middle_leaves_five_in_the_published_order() -> None:
 
 
 def test_untouched_spaces_stand_first_and_inscribed_ones_go() -> None:
-    """By hand: the second box cuts the first and the third space of the list."""
+    """In this example, the second box cuts the first and the third space of the list."""
     one = reference.split(reference.initial((10, 10, 10)), (0, 0, 0, 4, 4, 4), 1)
     assert one == [(4, 0, 0, 10, 10, 10), (0, 4, 0, 10, 10, 10), (0, 0, 4, 10, 10, 10)]
     two = reference.split(one, (4, 0, 0, 10, 4, 6), 1)
@@ -150,7 +150,7 @@ def test_whatever_can_be_dropped_fits_into_a_space() -> None:
 
 
 def test_what_fits_into_a_space_rests_on_its_floor_or_lower() -> None:
-    """What does not fit may land on anything: the trap of looking at the corners only."""
+    """An item that does not fit may land on any box; looking only at corners misses that."""
     draw = random.Random(0)
     higher = 0
     for world, (sides, low, high) in WORLDS.items():

@@ -31,7 +31,7 @@ def in_torch(name: str, seed: int) -> np.ndarray:
 
 
 def written_out(name: str, seed: int) -> np.ndarray:
-    """The formulas with shares as fractions, as the papers have them."""
+    """Return the verdicts of the papers' formulas, with shares as fractions."""
     count, area, corners, touching, in_hull = cases(seed)
 
     def over(percent: int) -> np.ndarray:
@@ -74,7 +74,7 @@ def test_numba_compiles_the_same_formula(name: str) -> None:
 
 
 def test_rules_are_monotone() -> None:
-    """Backends may skip the hull where a rule holds without it."""
+    """Therefore, backends may skip the hull where a rule holds without it."""
     for name, rule in rules.RULES.items():
         for corners in range(5):
             for touching in (False, True):

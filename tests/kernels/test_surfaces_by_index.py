@@ -1,4 +1,4 @@
-"""Lower surfaces picked by index: the results of those copied for each row, on every backend."""
+"""Lower surfaces picked by index give the results of surfaces copied for each row."""
 
 import numpy as np
 import pytest

@@ -1,9 +1,9 @@
 """The Triton kernels without a GPU: their choice, and their bits as interpreted.
 
 Triton decides to interpret when it is imported, so those tests (`test_triton_interpreted.py`) run
-in processes of their own; ``TRITON_INTERPRET=1 pytest tests/kernels`` puts the interpreted kernels
-through every test there. Machine code is in `test_triton_code.py`, what needs a CUDA device in
-tests/gpu.
+in separate processes; ``TRITON_INTERPRET=1 pytest tests/kernels`` puts the interpreted kernels
+through every test of that folder. `test_triton_code.py` tests machine code; tests that need CUDA
+are in tests/gpu.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def parts(count: int, size: int) -> list[Any]:
-    """First numbers of the parts of some cases; all parts but the first one on request."""
+    """Return the first case of each part; all parts but the first are slow tests."""
     first, *others = range(0, count, size)
     return [first, *(pytest.param(other, marks=pytest.mark.slow) for other in others)]
 

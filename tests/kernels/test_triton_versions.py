@@ -29,7 +29,7 @@ CEILINGS = {"3.6.0": {**ALL, "ground_kernel": 144}, "3.7.1": ALL}
 
 
 def compiled(version: str) -> list[dict[str, Any]]:
-    """What a version makes of the kernels; skip where it is missing and not required."""
+    """Return the kernels as compiled by a version; skip if it is missing and not required."""
     if not (FOLDER / version / "triton").is_dir():
         remedy = f"pip install --no-deps --target {FOLDER / version} triton=={version}"
         if "triton" in os.environ.get("PACKING_TESTS_REQUIRE", "").split():
@@ -68,7 +68,7 @@ def test_every_kernel_compiles(version: str) -> None:
 
 
 def test_the_versions_are_those_of_make_and_of_the_extra() -> None:
-    """What the extra `triton` admits was compiled: no later minor version, and none before."""
+    """The extra `triton` admits no minor version before or after those compiled here."""
     makefile = (ROOT / "Makefile").read_text()
     (others,) = re.findall(r"^TRITONS := (.*)$", makefile, re.M)
     assert others.split() == list(CEILINGS)

@@ -12,7 +12,7 @@ BACKENDS = kernels.available_backends()
 
 
 def board(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Three containers filled to any degree, and five parts, of which some rows lack some."""
+    """Return three containers filled to any degree, and five parts; some rows lack some parts."""
     random = np.random.default_rng(seed)
     grid = random.integers(2, 7, 3)
     solids = [random_part(random, 4) for _ in range(5)]

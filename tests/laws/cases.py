@@ -1,6 +1,6 @@
-"""What the laws are tried on: random small tasks, played at random.
+"""Cases for the laws: random small tasks, played at random.
 
-A task follows from its number, and environments are kept: building one costs as much as three steps
+A number determines a task. Environments are kept, because building one takes as long as three steps
 of play. `--hypothesis-profile=explore` tries more tasks and more play.
 """
 

@@ -52,7 +52,7 @@ class Pile:
 
     @property
     def listed(self) -> list[tuple[int, ...]]:
-        """The boxes as the reference takes them."""
+        """Return the boxes in the reference's form."""
         return [tuple(box) for box in self.boxes.tolist() if box[5] > box[2]]
 
 
@@ -103,7 +103,7 @@ def test_a_box_rests_on_the_highest_top_under_it(pile: Pile) -> None:
 @core_laws
 @given(piles(), seeds)
 def test_boxes_are_judged_as_the_reference_judges_them(pile: Pile, seed: int) -> None:
-    """Also next to the walls and beyond them."""
+    """The places are also next to the walls and beyond them."""
     random = np.random.default_rng(seed)
     corners = random.integers(-1, np.array(pile.heights.shape) + 1, (6, 2))
     container = (*pile.heights.shape, HEIGHT)
@@ -120,7 +120,7 @@ def test_boxes_are_judged_as_the_reference_judges_them(pile: Pile, seed: int) ->
 @core_laws
 @given(piles())
 def test_a_stricter_rule_is_never_laxer_on_boxes(pile: Pile) -> None:
-    """As on maps; rules of piles ask for a shrunken `com_hull`, and more."""
+    """The order is that on maps; rules of piles demand a shrunken `com_hull`, and more."""
     legal = {rule: pile.judged(pile.places(), rule).legal for rule in BOX_RULES}
     for strict, lax in itertools.pairwise(("area_corners", "center_hull", "com_hull", "none")):
         assert not (legal[strict] & ~legal[lax]).any()
@@ -165,7 +165,7 @@ RULES = [rule for rule in KNOWN_RULES if rule in BOX_RULES]
 @core_laws
 @given(piles(), st.sampled_from(RULES), st.sampled_from([1.0, 0.1, 0.3, 0.07]))
 def test_both_geometries_agree(pile: Pile, rule: str, pitch: float) -> None:
-    """Heights, rest heights and verdicts bit for bit, where a unit is a cell."""
+    """Heights, rest heights and verdicts are equal bit for bit if a unit is a cell."""
     x, y = pile.heights.shape
     container = {"container": (x * pitch, y * pitch, HEIGHT * pitch), "cell": pitch}
     as_boxes = pile.params.evolve(**container)

@@ -60,7 +60,7 @@ class Ground:
 
 @st.composite
 def grounds(draw: st.DrawFn) -> Ground:
-    """Irregular items or cuboids, on heights that tie often, sometimes, or never."""
+    """Draw irregular items or cuboids, and heights that are equal often, sometimes, or never."""
     x, y = draw(sides_of_grids, label="grid")
     random = np.random.default_rng(draw(seeds, label="seed"))
     seed = int(random.integers(8))
@@ -89,7 +89,7 @@ def grounds(draw: st.DrawFn) -> Ground:
 
 
 def some_places(legal: Tensor, count: int, random: np.random.Generator) -> np.ndarray:
-    """Flat indices: half of them legal by no rule but gravity, if there are any."""
+    """Return flat indices; half of them are legal under "none", if any place is."""
     flat = legal.flatten().numpy()
     anywhere = random.integers(0, len(flat), count)
     good = np.flatnonzero(flat)
@@ -124,7 +124,7 @@ def test_places_are_judged_as_the_reference_judges_them(ground: Ground, seed: in
 def plain_verdicts(
     ground: Ground, orientation: int, x: int, y: int
 ) -> tuple[reference.Placement, dict[str, bool]]:
-    """What the reference says of a placement under no rule, and its legality under each."""
+    """Return the reference's result under "none", and the legality under each rule."""
     item, params = reference_item(ground.items, ground.item), ground.params
     episode = reference.Episode(
         params.grid, [item], reference_rules(params, cuboids=ground.is_cuboid)
@@ -141,7 +141,7 @@ def plain_verdicts(
 @core_laws
 @given(grounds())
 def test_a_stricter_rule_is_never_laxer(ground: Ground) -> None:
-    """What the rules' definitions imply of each other.
+    """If a stricter rule allows a placement, a laxer one does: their definitions imply it.
 
     The rules of areas ask for more than half of the footprint, which is enough for `center_hull`.
     Support of more than half of a full rectangle leaves no line through its centre with all of it
@@ -218,7 +218,7 @@ def test_putting_an_item_down_raises_its_footprint_and_nothing_else(
 ) -> None:
     """``z`` is the largest gap; heights become ``max(before, z + top)``; volume is conserved.
 
-    Of cuboids, ``z + top`` is the nearest float32 to whole cells.
+    For cuboids, ``z + top`` is the float32 nearest to whole cells.
     """
     items, params = ground.items.tensors(), ground.params
     state = standing_on(ground)
@@ -264,7 +264,7 @@ def standing_on(ground: Ground) -> State:
 def test_a_list_holds_the_first_legal_proposals_and_counts_the_rest(
     ground: Ground, seed: int, capacity: int, fallback: bool
 ) -> None:
-    """Whatever is proposed: illegal, repeated, or nothing."""
+    """Proposals may be illegal, repeated, or absent."""
     random = np.random.default_rng(seed)
     maps = ground.maps("none")
     legal, z = maps.legal.flatten(), maps.z.flatten()
@@ -303,7 +303,7 @@ def test_a_list_holds_the_first_legal_proposals_and_counts_the_rest(
 def with_generator(
     generator: candidates.Generator, scene: candidates.Scene
 ) -> candidates.Candidates:
-    """What is listed of a generator's proposals."""
+    """Return the list that is made of a generator's proposals."""
     honest = candidates.GENERATORS["lowest_z"]
     candidates.GENERATORS["lowest_z"] = generator
     try:

@@ -1,4 +1,4 @@
-"""No call changes what it is given: every input keeps its version counter and its values."""
+"""No call changes its arguments: every input keeps its version counter and its values."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

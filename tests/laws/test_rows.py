@@ -13,7 +13,7 @@ BITS = ("action_mask", "done", "terminated", "truncated")
 
 
 def same_play(one: TensorDictBase, other: TensorDictBase) -> None:
-    """Observations, masks and flags bit for bit; rewards and metrics to 1e-6."""
+    """Compare observations, masks and flags bit for bit; rewards and metrics to 1e-6."""
     for key in BITS:
         assert torch.equal(one[key], other[key]), key
         assert torch.equal(one["next", key], other["next", key]), key
@@ -65,7 +65,7 @@ def test_permuting_rows_permutes_the_result(case: Case, order: list[int]) -> Non
 
 @given(cases(), st.integers(-5, 10_000))
 def test_terminal_rows_are_absorbing(case: Case, action: int) -> None:
-    """Whatever is asked of a finished row, nothing changes; reward 0; terminated: all True."""
+    """No action changes a finished row; its reward is 0, and its mask is all True if terminated."""
     env, generator = case.env(), case.stream
     root = env.reset()
     for _ in range(6):
@@ -104,7 +104,7 @@ def test_a_partial_reset_leaves_other_rows_alone(case: Case, chosen: list[bool])
 
 @given(cases())
 def test_the_same_seed_gives_the_same_rollout_however_rows_are_reset(case: Case) -> None:
-    """The same environment again; TorchRL's own resets; a batch of shape ``[3, 1]``."""
+    """The same environment, TorchRL's own resets, and a batch of shape ``[3, 1]`` are compared."""
     native, masked = case.env(), case.env(autoreset="masked")
     assert native.autoreset == "native"
     first = play(native, 4, case.stream)
@@ -120,7 +120,7 @@ def test_the_same_seed_gives_the_same_rollout_however_rows_are_reset(case: Case)
 
 @given(cases(), st.permutations(["native", "masked"]))
 def test_a_saved_state_continues_bit_for_bit(case: Case, autoreset: list[str]) -> None:
-    """In another environment, of another seed and way to reset: the state holds the streams."""
+    """It continues in an environment with another seed and reset: the state holds the streams."""
     env, other = (case.env(autoreset=way) for way in autoreset)
     root = play_to_the_middle(env, 2, case.stream)
     saved = env.get_state()

@@ -20,10 +20,10 @@ from packing_env.types import Instances, State
 
 @given(cases())
 def test_what_is_offered_is_what_the_reference_can_place(case: Case) -> None:
-    """In placement mode a mask bit is True iff it can; candidates are all placements it can make.
+    """In placement mode, a mask bit is True iff the reference can place there.
 
-    So are rest heights, heightmaps, boxes, spaces, flags, rewards and metrics those of the
-    reference, also after actions that are illegal or out of range.
+    Candidates are placements that the reference can make. Rest heights, heightmaps, boxes, spaces,
+    flags, rewards and metrics equal the reference's, also after illegal or out-of-range actions.
     """
     play_beside_reference(case.env(), 3, 10, case.seed, illegal_share=0.1)
 
@@ -166,7 +166,7 @@ def test_padding_garbage_never_changes_a_result(case: Case) -> None:
 
 @given(cases(MAPS, action_mode="placement"))
 def test_an_empty_container_needs_no_kernel(case: Case) -> None:
-    """What a reset shows (computed without a kernel) is what the kernels find."""
+    """The observation after a reset, computed without a kernel, equals that of the kernels."""
     env = case.env()
     root = env.reset()
     state, items = state_of(env), env.catalogue.tensors()

@@ -1,4 +1,4 @@
-"""Any interleaving of what can be done to an environment, beside the reference program."""
+"""Any interleaving of calls to an environment, beside the reference program."""
 
 import copy
 import io
@@ -60,7 +60,7 @@ def env_of(task: str, twin: int = 0) -> PackingEnv:
 
 
 class Saved(NamedTuple):
-    """A state, what was seen in it, and where the reference program was."""
+    """A state, its observation, and the reference program's state."""
 
     state: TensorDictBase
     seen: TensorDictBase
@@ -69,7 +69,7 @@ class Saved(NamedTuple):
 
 
 def told(given: TensorDictBase) -> TensorDictBase:
-    """The same with a number for NaN, which does not equal itself."""
+    """Return a copy with a number in place of NaN, which does not equal itself."""
     return given.apply(lambda value: value.nan_to_num(7) if value.is_floating_point() else value)
 
 
@@ -87,7 +87,7 @@ class Interleaving(RuleBasedStateMachine):
         self.referee.begin(torch.ones(ROWS), self.root)
 
     def spoiled(self, asked: list[str], seed: int) -> tuple[TensorDictBase, torch.Tensor]:
-        """What the agent writes, and the choice as the referee takes it (-1: impossible)."""
+        """Return the entries that the agent writes, and the referee's choices (-1: impossible)."""
         env, generator = self.env, stream(seed)
         choice = legal_choice(env, self.root, generator)
         anywhere = torch.randint(env.mode.num_actions or 1, choice.shape, generator=generator)
@@ -176,7 +176,7 @@ class Interleaving(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(["dtype", "shape", "missing", "state"]))
     def refuse(self, kind: str) -> None:
-        """What is of the wrong kind is refused, and changes nothing."""
+        """Actions and states of the wrong kind are refused and change nothing."""
         before = state_of(self.env)
         key, (dtype, shape) = next(iter(self.env.takes.items()))
         action = torch.zeros(shape, dtype=dtype)
@@ -193,7 +193,7 @@ class Interleaving(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "env"))
     @invariant()
     def laws(self) -> None:
-        """Whatever was done: numbers, in the order that metrics have, under the lid."""
+        """The state holds no NaN, the metrics keep their order, and no item exceeds the height."""
         for value in self.env.state.values():
             assert not value.isnan().any()
         metrics = self.root["metrics"]

@@ -114,7 +114,7 @@ def test_boxes(boxes: list[Box], stands: bool, walls: bool, order: str) -> None:
 
 @pytest.mark.usefixtures("physics")
 def test_an_item_that_falls_is_counted() -> None:
-    """In the air, and over the edge of a container without walls."""
+    """One item starts in the air, another over the edge of a container without walls."""
     report = play(packed([(3, 3, 5, 2, 2, 2)]))
     assert (report.count("moved"), report.count("fallen"), report.count("toppled")) == (1, 1, 0)
     report = play(packed([(8, 3, 0, 2, 2, 4), (8, 3, 4, 8, 2, 1)]), walls=False, order="released")
@@ -205,7 +205,7 @@ def volume_of(hull: np.ndarray) -> float:
 
 
 def test_parts_of_embedded_shapes_come_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They need no CoACD, and have the volume of their solids."""
+    """The parts need no CoACD, and have the volume of their solids."""
     pytest.importorskip("manifold3d")
     monkeypatch.setitem(sys.modules, "coacd", None)
     monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
@@ -226,7 +226,7 @@ def test_parts_of_embedded_shapes_come_with_the_package(monkeypatch: pytest.Monk
 def test_parts_of_other_solids_are_computed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They take up to minutes, which a line tells beforehand."""
+    """The computation takes up to minutes, and a log line says so beforehand."""
     pytest.importorskip("coacd", reason="coacd is missing: pip install 'packing-env[physics]'")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     solid, volume = solid_of_shape("tetracube_l", stretch=1.25)

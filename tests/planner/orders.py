@@ -1,4 +1,4 @@
-"""What tests of orders share: both ways to pack boxes, boxes, and plans that were checked."""
+"""Parts that tests of orders share: both ways to pack boxes, boxes, and checked plans."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from packing_env.plan import check_plan, save_plan
 from packing_env.planner import Part, Plan
 
 GRID = "center_hull"
-"""A rule that boxes are packed by on a grid; by the others, boxes alone are packed exactly."""
+"""A rule under which boxes are packed on a grid; under others, boxes alone are packed exactly."""
 BOTH = pytest.mark.parametrize("stability", [GRID, "com_hull"], ids=["grid", "exact"])
 
 
@@ -24,7 +24,7 @@ def box(name: str, *sides: Any, quantity: int = 1, **options: Any) -> Part:
 
 
 def checked(plan: Plan, folder: Path) -> Plan:
-    """Return a plan of which the reference accepts every container, and can check all of it."""
+    """Return a plan after checking that the reference can check and accepts every container."""
     for number, packing in enumerate(plan.containers):
         save_plan(folder / f"plan-{number}.json", packing)
         report = check_plan(folder / f"plan-{number}.json")

@@ -178,7 +178,7 @@ RULES: dict[str, tuple[list[Part], str, dict[str, Any], int]] = {
 
 @pytest.mark.parametrize("name", RULES)
 def test_constraints_hold(name: str, tmp_path: Path) -> None:
-    """As many boxes as can be are packed, and the reference accepts the plan."""
+    """The plan packs as many boxes as possible, and the reference accepts it."""
     parts, container, options, number = RULES[name]
     if name == "face up":
         with pytest.raises(pe.items.CatalogueError, match="tall"):
@@ -190,7 +190,7 @@ def test_constraints_hold(name: str, tmp_path: Path) -> None:
 
 
 def test_a_box_on_many_others_is_judged(tmp_path: Path) -> None:
-    """A plate on 100 pegs: more contacts than are kept of one box."""
+    """A plate on 100 pegs has more contacts than the program keeps of one box."""
     parts = [box("peg", 10, 10, 50, quantity=100, faces=("+z",), weight=0.1)]
     parts.append(box("plate", 100, 100, 5, faces=("+z",), weight=0.1, max_load=0.0))
     for options in ({}, {"weight_limit": 20.0}):
@@ -254,7 +254,7 @@ def test_random_orders_keep_all_constraints(tmp_path: Path) -> None:
 
 
 def test_boxes_with_a_clearance_are_as_many_as_fit_in_any_orientation(tmp_path: Path) -> None:
-    """With the gap beside it, a box takes less room in some orientations than in others."""
+    """With its gap, a box takes less room in some orientations than in others."""
     options = {"clearance": "3.5mm", "wall_clearance": "2mm"}
     plan = pack([box("rod", 2, 6, 3, quantity=8)], "8x11x5mm", tmp_path, **options)
     assert plan.num_packed == 2

@@ -26,7 +26,7 @@ CUBE = Part(sides=(100, 100, 100), unit="mm", name="cube", quantity=2)
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The JSON of a plan on a grid: a cube on a cube."""
+    """Return the JSON of a plan on a grid: a cube on a cube."""
     plan = pe.pack(CUBE, "100x100x200mm", 0.1, **on(GRID))
     assert plan.num_packed == 2
     files = planner.save(plan, tmp_path_factory.mktemp("stack"), size=64)
@@ -222,7 +222,7 @@ def test_a_box_that_fits_only_turned_is_left_over_for_that(stability: str) -> No
 
 
 def clear_of(packing: Any, box: list[float]) -> bool:
-    """Whether no item reaches more than 1 um into a box, in exact coordinates."""
+    """Return True if no item reaches more than 1 um into a box, in exact coordinates."""
     low, high = np.array(box[:3]), np.array(box[:3]) + box[3:]
     for item in packing.items:
         turned = item.rotation @ np.array(item.extent)
@@ -235,7 +235,7 @@ def clear_of(packing: Any, box: list[float]) -> bool:
 
 @BOTH
 def test_pre_placed_boxes_may_be_of_any_size(stability: str, tmp_path: Path) -> None:
-    """In an order: boxes around, and on, one whose corners are in between those of boxes."""
+    """Boxes of an order stand around and on a pre-placed box whose corners are between theirs."""
     box = [0.013, 0.004, 0.0, 0.031, 0.028, 0.034]
     part = Part(sides=(20, 20, 20), unit="mm", name="cube", quantity=80)
     plan = pe.pack(part, "100x80x80mm", 0.2, **on(stability), preplaced=[box])
@@ -246,7 +246,7 @@ def test_pre_placed_boxes_may_be_of_any_size(stability: str, tmp_path: Path) -> 
 
 
 def test_the_check_knows_stacks_that_start_between_cells(tmp_path: Path) -> None:
-    """Of a task of cuboids: tops are rounded to whole cells above the pre-placed box."""
+    """In a task of cuboids, tops above the pre-placed box are rounded to whole cells."""
     env = pe.make_env(
         "cuboid_online",
         container=(4.0, 4.0, 7.0),
@@ -307,7 +307,7 @@ def test_faces_equal_the_reference() -> None:
 
 
 def test_a_catalogue_offers_allowed_faces_alone() -> None:
-    """Of a shape and its mirror image in faces, each keeps the poses with that face up."""
+    """Each shape keeps the orientations with an allowed face up; without faces, it keeps all."""
     meshes = [shape.mesh() for shape in select(["household"])[:3]]
     grid = {"cell": 0.02, "container": (0.4, 0.4, 0.4), "use_cache": False}
     whole = Catalogue.from_meshes(meshes, **grid)

@@ -1,4 +1,4 @@
-"""Containers as users name them, and which of them an order goes into."""
+"""Containers as users name them, and the containers that an order gets."""
 
 import json
 import random
@@ -337,7 +337,7 @@ def test_the_bound_of_values(limit: float | None, bound: float, tmp_path: Path) 
 
 
 def test_values_of_random_orders_are_those_of_the_best_choice() -> None:
-    """The container takes any four of the boxes, so the best choice are the four of most value."""
+    """The container takes any four of the boxes; the best choice is the four with most value."""
     for seed in range(5):
         draw = random.Random(seed)
         values = [draw.randint(0, 20) for _ in range(10)]
@@ -417,7 +417,7 @@ def test_sets_of_incomplete_kits_go_into_the_spare_containers(tmp_path: Path) ->
 def left_after_the_first(
     parts: list[Part], container: str, stability: str, **options: Any
 ) -> list[int]:
-    """Return how many of each part are left once the first has been packed before all others."""
+    """Return how many of each part are left over if the first part is packed before all others."""
     sizes = read_containers(container)
     rules = constraints_of(parts, sizes, options)
     packer = BoxPacker(read_boxes(parts, sizes, rules, stability), 1)

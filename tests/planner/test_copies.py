@@ -1,4 +1,4 @@
-"""Copies: ``xN`` after an order, kits that are complete, and ``fill``."""
+"""Copies of an order: ``xN``, complete kits, and ``fill``."""
 
 from collections import Counter
 from dataclasses import replace

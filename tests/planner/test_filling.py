@@ -1,4 +1,4 @@
-"""The containers of a search: what full steps make of the same placements."""
+"""The containers of a search equal those of full steps with the same placements."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_full_steps_make_the_same_container(rules: str) -> None:
 def test_both_kernels_of_the_places_are_compiled_before_a_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The maps of a search that gives up were compiled in the time of the search."""
+    """Before, the kernel of maps was compiled within the time of a search that gave up."""
     rules: list[str] = []
     find = LowestPlacement.from_maps
 

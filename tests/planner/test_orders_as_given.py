@@ -1,4 +1,4 @@
-"""Order files as people have them: what is read, exactly, and what is refused."""
+"""Order files as people have them: the exact values read, and the refusals."""
 
 import json
 import struct
@@ -551,7 +551,7 @@ def test_the_command_names_what_is_wrong(
 def test_files_in_a_folder_that_are_no_parts_are_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Files of the system, hidden ones, and those of an earlier plan; of others a line says so."""
+    """System files, hidden files and files of an earlier plan are skipped; others with a line."""
 
     def add(*names: str) -> None:
         for name in names:

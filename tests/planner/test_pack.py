@@ -67,7 +67,7 @@ def test_files_of_a_plan(plan: planner.Plan, tmp_path: Path) -> None:
 
 
 def test_names_are_those_of_the_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the table, the CSV, the plan, the page and among what is left over; counts add up."""
+    """The names are in the table, the CSV, the plan, the page and the leftovers; counts add up."""
     trimesh.creation.box((40, 40, 40)).export(tmp_path / "part.stl")
     rows = ["name,file,quantity", "left bracket,part.stl,3", "right/arm,part.stl,7"]
     (tmp_path / "order.csv").write_text("\n".join(rows), encoding="utf-8")
@@ -178,7 +178,7 @@ def test_one_part_that_is_far_too_small_does_not_stop_an_order(
 
 
 def test_boxes_of_any_size_are_packed_exactly(tmp_path: Path) -> None:
-    """Beside a box of 50 mm, some of 1 um, which no solid could have."""
+    """Besides a box of 50 mm, the order has some of 1 um, which are too small for a solid."""
     pin = Part(sides=(1, 1, 1), unit="mm", name="pin")
     speck = Part(sides=(1, 1, 1), unit="um", name="speck", quantity=3)
     plan = pe.pack([BOX, pin, speck], "100x100x60mm", 1e-6)

@@ -193,7 +193,7 @@ def test_preplaced_boxes_are_named_from_the_corner_of_the_deck(tmp_path: Path) -
 
 
 def test_a_pallet_has_no_walls() -> None:
-    """A clearance between boxes does not hold towards the edge of the deck."""
+    """A clearance between boxes does not apply towards the edge of the deck."""
     part = box("part", 395, 580, 500, quantity=2, **AS_IT_IS)
     for container, number in (("800x600x644mm,deck=144mm", 2), ("800x600x500mm", 1)):
         assert pe.pack(part, container, 0.2, clearance="10mm").num_packed == number
@@ -240,7 +240,7 @@ def test_slabs_beside_a_cut(cut: str, door: str, number: int, tmp_path: Path) ->
 
 
 def test_columns_beside_an_upright_edge_that_is_cut_off(tmp_path: Path) -> None:
-    """Of 100 columns, 4 + 3 + 2 + 1 would reach beyond the plane."""
+    """4 + 3 + 2 + 1 of the 100 columns would reach beyond the plane."""
     part = Part(sides=(100, 100, 1000), unit="mm", quantity=100, faces=("+z",))
     plan = packed(part, "1000x1000x1000mm,cut=+x-y 400x400mm", tmp_path)
     assert 85 <= plan.num_packed <= 90

@@ -1,4 +1,4 @@
-"""Why parts are left over: the constraint that was the cause, or no room."""
+"""The reasons for left-over parts: the constraint at fault, or no room."""
 
 import sys
 from collections.abc import Sequence
@@ -178,7 +178,7 @@ def test_on_a_grid_other_parts_keep_their_places_while_a_constraint_is_lifted() 
 
 
 def test_the_container_that_could_take_more_is_named() -> None:
-    """One container is full, the other one is as heavy as it may be."""
+    """One container is full, and the other has reached its weight limit."""
     parts = [
         box("slab", 100, 100, 60, weight=4.0),
         box("foam", 100, 100, 40, quantity=4, weight=1.0),
@@ -212,7 +212,7 @@ def test_a_part_that_does_not_stand_by_the_rule(tmp_path: Any) -> None:
 def test_a_place_that_opens_late_is_used(stability: str) -> None:
     """Alone the lid would be off the middle; with the brick below it the load is balanced.
 
-    On a grid that holds after every placement; in exact orders at the end.
+    On a grid the balance is demanded after every placement; in exact orders, at the end.
     """
     lid = box("lid", 100, 100, 50, weight=1.0, faces=("+z",))
     brick = box("brick", 90, 100, 50, weight=9.0, faces=("+z",))

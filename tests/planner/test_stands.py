@@ -1,4 +1,4 @@
-"""Plans that stand: the rule that each part is held to, and what a simulation says of the plan."""
+"""Plans that stand: the stability rule of each part, and a simulation of the plan."""
 
 import json
 import logging
@@ -89,7 +89,7 @@ def test_a_plan_says_by_which_rule_it_stands(tmp_path: Path) -> None:
 
 
 def test_what_falls_is_not_waited_for(tmp_path: Path) -> None:
-    """The smallest container that takes all others is used; each states its own rule."""
+    """The smallest container for all other parts is used; each part states its own rule."""
     leaning_rod().export(tmp_path / "rod.stl")
     order = [BLOCK, "x4", tmp_path / "rod.stl"]
     sizes = ["80x80x80mm", "180x140x160mm"]
@@ -121,7 +121,7 @@ def test_an_unknown_rule_is_refused_with_all_that_may_be_given() -> None:
 
 
 def test_with_constraints() -> None:
-    """Parts find their place beside what is there already, and with distances kept."""
+    """Parts find places beside pre-placed boxes, and keep their distances."""
     slab = ["40x140x100mm@0,0,0"]
     for stack in ({"preplaced": slab}, {"clearance": "5mm", "wall_clearance": "5mm"}):
         plan = pe.pack(

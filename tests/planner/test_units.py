@@ -1,4 +1,4 @@
-"""Tests of units: a plan carries those that its parts were read in, and passes its own check."""
+"""A plan carries the units in which its parts were read, and passes its own check."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ CONTAINERS = ("120x90x60mm", "12x9x6cm", "0.12x0.09x0.06m", "4.72441x3.5433x2.36
 SIDES = {"mm": (30, 20, 10), "cm": (3, 2, 1), "m": (0.03, 0.02, 0.01)}
 INCHES = tuple(side / 25.4 for side in SIDES["mm"])
 Y_UP = {unit: (dx, dz, dy) for unit, (dx, dy, dz) in SIDES.items()}
-"""Of the same solid in glTF, whose second axis is up."""
+"""Sides of the same solid in glTF, whose second axis is up."""
 WORDS = {"mm": "millimeter", "cm": "centimeter", "m": "meter"}
 
 
@@ -123,7 +123,7 @@ def test_a_box_without_three_positive_sides_is_refused_by_name(side: Any) -> Non
 def test_everything_shows_the_unit_of_the_container(
     entry: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The page, and the lines of ``packing check``, had the unit of the parts."""
+    """Before, the page and the lines of ``packing check`` had the unit of the parts."""
     write_stl(tmp_path / "part.stl", SIDES["cm"])
     (tmp_path / "order.csv").write_text(f"name,file,dx,dy,dz,unit\n{entry}\n")
     out = tmp_path / "out"

@@ -336,7 +336,7 @@ def test_plans_on_maps_do_not_have_them(entry: dict[str, Any], tmp_path: Path) -
 
 
 def load_of(rules: dict[str, Any], items: list[tuple[Box, dict[str, Any]]]) -> list[dict[str, str]]:
-    """Put items in, and return which rules each breaks."""
+    """Put items in, and return the rules that each item breaks."""
     held = Rules.of(rules, UNIT)
     pile = held.pile(len(items), SIDES)
     load, results = BoxLoad(held, SIDES, pile), []

@@ -61,7 +61,7 @@ def test_only_the_deck_supports(
 
 
 def test_boxes_on_a_pallet_support_others(tmp_path: Path) -> None:
-    """What rests on a box that reaches over the edge is supported there as well."""
+    """A box that reaches over the edge supports boxes there as well."""
     full = PALLET | {"support": 1.0}
     inside = (2, 1, 0, 8, 9, 2)
     assert claim(full, [inside, (2, 1, 2, 5, 5, 4)], tmp_path) == ""
@@ -121,7 +121,7 @@ def test_nothing_rests_on_the_plane_of_a_cut(tmp_path: Path) -> None:
 
 
 def test_a_plane_between_units_is_exact() -> None:
-    """From 0.1 to 0.2 m in units of 0.3 mm, which divide neither."""
+    """The plane runs from 0.1 to 0.2 m; units of 0.3 mm divide neither."""
     rules = Rules.of({"cut": [["-x-z", 0.1, 0.2]]}, 0.0003)
     (cut,) = rules.cuts
     assert cut == Cut(((0, False), (2, False)), (units(0.1, 0.0003), units(0.2, 0.0003)))

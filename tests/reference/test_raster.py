@@ -126,7 +126,7 @@ def test_a_needle_is_never_lost(x: float) -> None:
     "name", ["tetracube_l", "t_profile", "angle_bracket", "mug", "pinched_star", "square_bar"]
 )
 def test_equal_to_the_program(name: str, interval: str) -> None:
-    """To the rounding of a float32, wherever the item stands.
+    """The maps are equal up to float32 rounding, wherever the item stands.
 
     At pi/4 walls run diagonally through corners of cells: there the program once took the height of
     a plane that rounding had made nearly vertical.

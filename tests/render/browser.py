@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its DevTools protocol over a pipe, without another package."""
+"""A headless Chromium, controlled by its DevTools protocol over a pipe, without another package."""
 
 import json
 import os
@@ -109,7 +109,7 @@ class Page:
         return found["result"].get("value")
 
     def frame(self) -> None:
-        """Wait until what was asked for is drawn."""
+        """Wait until the requested frame is drawn."""
         self.evaluate(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
         )

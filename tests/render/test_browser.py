@@ -1,4 +1,4 @@
-"""The page and the GLB in a browser, from files: play, hover, touch, explode, and an own loader.
+"""The page and the GLB in a browser, from files: play, hover, touch, explode, and another loader.
 
 The GLB is read by three.js (`three_glb.min.js`, MIT), which shares no code with ours.
 """
@@ -69,9 +69,9 @@ def pixels(page: Page) -> np.ndarray:
 
 
 def place_of(page: Page, item: int) -> tuple[float, float] | None:
-    """A point of the page at which an item is picked, if it is seen anywhere.
+    """Return a point of the page at which an item can be picked, or None if it is hidden.
 
-    All points are read from one picture of what can be picked; the viewer draws it for each point.
+    All points are read from one picking image; the viewer's ``pick`` would draw one per point.
     """
     place = page.evaluate(
         f"""(() => {{ const box = {CANVAS}.getBoundingClientRect();
@@ -100,7 +100,7 @@ def slide(page: Page, name: str, value: int) -> None:
 
 
 def test_a_cut_shows_the_lower_part_alone(page: Page) -> None:
-    """What is above the plane is neither drawn nor picked; without an axis all is drawn."""
+    """The part above the plane is neither drawn nor picked; without an axis, all is drawn."""
     slide(page, "step", FIFTY)
     whole = pixels(page)
     highest = FIFTY - 1
@@ -133,7 +133,7 @@ def test_the_slider_shows_as_many_items(page: Page, count: int) -> None:
 
 
 def test_the_edges_of_the_container_are_grey(page: Page) -> None:
-    """Lines have no normals: shaded, they were black, or whatever the driver made of it."""
+    """Lines have no normals, so shading made them black, or another colour on other drivers."""
     slide(page, "step", 0)
     darkest = pixels(page).min()
     assert 80 < darkest < 130

@@ -95,7 +95,7 @@ def test_only_the_boxes_of_a_step_are_marked() -> None:
 
 
 def test_slanted_faces_have_the_colour_of_their_item() -> None:
-    """They were brighter than white: orange if not marked, an IndexError if marked."""
+    """They were once brighter than white, which gave orange, or an IndexError if marked."""
     packing = load((0, 0, 0), (4, 4, 0))
     slanted = np.array([[3, 0, 4], [0, 5, 0], [-4, 0, 3]]) / 5 @ TURNED
     items = [replace(item, rotation=slanted, z=0.02) for item in packing.items]
@@ -115,7 +115,7 @@ def test_rounding_errors_are_not_printed() -> None:
 
 
 def test_long_labels_do_not_overlap() -> None:
-    """3675.5 and 4564.5 were written over each other where 0 and 600 have room."""
+    """The labels 3675.5 and 4564.5 overlapped where 0 and 600 have room."""
     assert len(_ends(0, 900, 100, 200)) == 2  # two digits of 200 in the middle, and the gap
     assert _ends(3675.5, 4564.5, 100, 200) == [(4120, "3675.5 - 4564.5")]
 

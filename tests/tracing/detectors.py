@@ -23,11 +23,11 @@ _CHUNK = 100
 
 
 class HostReadError(AssertionError):
-    """Something was read back to Python, or its size depends on data."""
+    """A value was read back to Python, or a tensor's size depends on data."""
 
 
 def run_on_fake_tensors(loop: Loop, root: TensorDictBase, num_steps: int = 3) -> None:
-    """Run on tensors without values, which no read survives."""
+    """Run on tensors without values, so that any read raises."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         root = root.apply(mode.from_tensor)
         try:
@@ -38,7 +38,7 @@ def run_on_fake_tensors(loop: Loop, root: TensorDictBase, num_steps: int = 3) ->
 
 
 def run_profiled(loop: Loop, root: TensorDictBase, num_steps: int) -> TensorDictBase:
-    """Run and count host reads, those inside operations included."""
+    """Run and count host reads, reads inside operations included."""
 
     def step() -> None:
         nonlocal root
@@ -54,7 +54,7 @@ def run_profiled(loop: Loop, root: TensorDictBase, num_steps: int) -> TensorDict
 def run_as_one_graph(
     loop: Loop, root: TensorDictBase, num_steps: int = 20, warmup: int = 2
 ) -> TensorDictBase:
-    """Compile whole after ``warmup`` steps and run on, without a second graph."""
+    """Compile the loop whole after ``warmup`` steps and run on; a second graph raises."""
     graphs: list[Any] = []
 
     def backend(graph: Any, inputs: Any) -> Any:

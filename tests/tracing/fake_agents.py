@@ -31,7 +31,7 @@ Memo = dict[int, Any]
 
 
 class _Ones(TorchDispatchMode):
-    """Answers to reads while parts are built; no steps run under it."""
+    """A mode that answers reads with ones while parts are built; no step runs under it."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
@@ -40,7 +40,7 @@ class _Ones(TorchDispatchMode):
 
 
 def _tensor(self: Tensor, memo: Memo) -> Tensor:
-    """A tensor on fake CUDA; of two references to one tensor, one copy."""
+    """Return a tensor's copy on fake CUDA; two references to a tensor get one copy."""
     if id(self) not in memo:
         with torch.no_grad():
             made = torch.empty_strided(self.shape, self.stride(), dtype=self.dtype, device="cuda:0")
@@ -51,7 +51,7 @@ def _tensor(self: Tensor, memo: Memo) -> Tensor:
 
 
 def _tensordict(self: TensorDictBase, memo: Memo) -> TensorDictBase:
-    """The same of a TensorDict, whose own copies stay on its device."""
+    """Return a TensorDict's copy on fake CUDA; its own copies would stay on its device."""
     if id(self) not in memo:
         inner = self._param_td if isinstance(self, TensorDictParams) else self
         made = TensorDict({k: copy.deepcopy(v, memo) for k, v in inner.items()})
@@ -73,7 +73,7 @@ def _copies_to_cuda() -> Iterator[None]:
 
 
 def do_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the backward pass, and answer what torch asks of a CUDA build."""
+    """Leave out the backward pass, and answer torch's queries about a CUDA build."""
     for module in (agents.replay.device_replay, agents.replay.rollout_buffer):
         monkeypatch.setattr(module, "FakeTensorMode", lambda **options: contextlib.nullcontext())
     monkeypatch.setattr(torch.Tensor, "backward", lambda loss: None)
@@ -84,7 +84,7 @@ def do_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def training(case: str, *overrides: str, env: str = "") -> Iterator[Trainer]:
-    """The training loop of a case, on fake CUDA within the block; of a preset with ``env``."""
+    """Yield a case's training loop on fake CUDA; ``env`` names a preset as its task."""
     off = ("trainer.capture=false", "collector.capture=false")
     if env:
         few = (f"env={env}", "env.num_envs=4", "env.pool_size=8", "trainer.frames=48")

@@ -1,4 +1,4 @@
-"""CUDA tensors without values, on a build of torch for the CPU: what a GPU would be asked to do.
+"""CUDA tensors without values, on a CPU build of torch: the operations that a GPU would get.
 
 Fake tensors know devices, shapes and types alone. Operations on two devices fail as they would on a
 GPU, and so does a read of a value. torch looks for a guard that chooses the device of an operation,
@@ -54,7 +54,7 @@ def load_guard(folder: Path) -> None:
 
 
 def do_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out what needs the values of a catalogue, or the memory of a machine."""
+    """Leave out the code that needs the values of a catalogue, or the memory of a machine."""
     monkeypatch.setattr(Task, "fingerprint", lambda task: 0)
     monkeypatch.setattr(torch, "allclose", lambda *given, **options: True)  # bounds of specs
     monkeypatch.setattr(memory, "free_memory", lambda device: None)
@@ -62,7 +62,7 @@ def do_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def fake_cuda() -> Iterator[None]:
-    """Let new tensors be fake within the block, which may read those made before."""
+    """Make new tensors fake within the block, which may read tensors made before it."""
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
         yield
 
@@ -116,5 +116,5 @@ class Launches(TorchDispatchMode):
 
 
 def on_cuda(env: PackingEnv) -> PackingEnv:
-    """The environment, on fake CUDA."""
+    """Return the environment on fake CUDA."""
     return env.to(torch.device("cuda:0"))

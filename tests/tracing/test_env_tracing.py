@@ -47,12 +47,12 @@ def stepping(env: PackingEnv, policy: Callable[[TensorDictBase], TensorDictBase]
 
 
 def started(env: PackingEnv, loop: Loop) -> TensorDictBase:
-    """The root after a first real step: specs and kernels are built on first use."""
+    """Return the root after a real step, because specs and kernels are built on first use."""
     return loop(env.reset())
 
 
 def quick(detector: str, name: str, one_graph: Container[str], profiled: Container[str]) -> bool:
-    """Whether a combination is in every test run; fake tensors find every read, graphs breaks."""
+    """Return True if a combination is in every test run, not a slow test."""
     names = {"fake_tensors": (name,), "profiler": profiled, "one_graph": one_graph}
     return name in names[detector]
 
@@ -208,7 +208,7 @@ BACKENDS = [None, *kernels.available_backends()]
     [(rule, BACKENDS[i % len(BACKENDS)]) for i, rule in enumerate(KNOWN_RULES)],
 )
 def test_the_rules_run_on_the_meta_device(stability: str, backend: str | None) -> None:
-    """Tensors without storage: any read, and any detour over the CPU, raises."""
+    """Meta tensors have no storage, so any read and any copy to the CPU raises."""
     env = tiny_env(3, stability=stability, num_visible=2)
     env.reset()
     state = {key: value.to("meta") for key, value in state_of(env).items()}

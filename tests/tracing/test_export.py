@@ -1,4 +1,4 @@
-"""An exported policy decides as the policy does, also where there is nothing but torch."""
+"""An exported policy acts like the policy, even where only torch is installed."""
 
 import subprocess
 import sys
@@ -69,7 +69,7 @@ def given_to(policy: Any, root: TensorDictBase) -> dict[str, torch.Tensor]:
 def test_onnx_decides_as_the_policy(
     case: str, settings: list[str], least: int, tmp_path: Path
 ) -> None:
-    """Twenty decisions of three rows in ONNX Runtime, which sums in another order."""
+    """Twenty decisions of three rows; ONNX Runtime sums in another order."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(
             package, reason=f"{package} (extra onnx) is missing: ONNX was NOT tried"
@@ -105,7 +105,7 @@ class Sums(torch.nn.Module):
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_onnx_convolves_float64(tmp_path: Path) -> None:
-    """ONNX Runtime convolves float32 alone, which is not exact for these sums."""
+    """ONNX Runtime convolves only float32, which is not exact for these sums."""
     runtime = pytest.importorskip(
         "onnxruntime", reason="onnxruntime (extra onnx) is missing: ONNX was NOT tried"
     )
@@ -141,7 +141,7 @@ def test_the_program_decides_as_the_policy(case: str) -> None:
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:No complete tensor found:UserWarning")  # of channels-last ones
 def test_it_runs_without_this_package(tmp_path: Path) -> None:
-    """The one policy that computes maps between its two levels: with the kernels of torch."""
+    """The policy is the one that computes maps between its two levels, with torch's kernels."""
     env, policy, root = playing("hierarchical")
     backend = kernels.backend_for("cpu")
     torch.export.save(export_policy(policy, env), tmp_path / "policy.pt2")

@@ -85,7 +85,7 @@ ENGINES = [
 
 
 def launches(preset: str, engine: str, num_envs: int) -> int:
-    """Of a step in action mode ``placement``, with all of the preset's observations."""
+    """Count a step in action mode ``placement``, with all of the preset's observations."""
     env = make_env(preset, num_envs, pool_size=64, action_mode="placement")
     env._engine_name = engine
     with fake_cuda():
@@ -115,7 +115,7 @@ def fails(*arguments: Any, **options: Any) -> None:
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kernel of a step and none of rest heights compiles."""
+    """Make the kernels of steps and of rest heights fail to compile."""
     for name in ("advance_fused", "observe_fused"):
         monkeypatch.setattr(fused, name, fails)
     monkeypatch.setitem(drop._DROP_HEIGHT, "triton", fails)
@@ -129,7 +129,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_kernel_the_rules_step(
     preset: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line says why, of all environments of a process; nothing asks for the kernel again."""
+    """One log line per process says why, and no environment tries the kernel again."""
     env = small_preset(preset, action_mode=mode)
     caplog.set_level(logging.WARNING, "packing_env")
     with fake_cuda():

@@ -41,7 +41,7 @@ def loose(here: Scene) -> dict[str, Tensor]:
 
 
 def runner(here: Scene) -> Callable[[dict[str, Tensor]], tuple[Tensor, ...]]:
-    """Proposes from the tensors of such a scene."""
+    """Return a function that proposes placements from the tensors of such a scene."""
 
     def run(tensors: dict[str, Tensor]) -> tuple[Tensor, ...]:
         def part(name: str) -> dict[str, Tensor]:

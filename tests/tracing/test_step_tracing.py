@@ -57,7 +57,7 @@ PARAMS: list[dict[str, Any]] = [
 def test_steps_of_cuboids_without_host_reads(
     backend: str, params: dict[str, Any], detector: str
 ) -> None:
-    """Those of other items are in `test_env_tracing.py`."""
+    """Steps of other items are tested in `test_env_tracing.py`."""
     kernels.set_backend(backend)
     env = env_on("whole cells", **params)
 

@@ -26,7 +26,7 @@ def build(task: str = "cuboid_online", num_envs: int = 4, **options) -> PackingE
 
 
 def random_rollout(rows: int, length: int, seed: int = 0) -> TensorDict:
-    """Values, rewards and ends, without an environment."""
+    """Return random values, rewards and ends of episodes."""
     generator = stream(seed)
 
     def draw(*shape: int) -> torch.Tensor:
@@ -173,7 +173,7 @@ def test_a_run_saves_the_footprints_that_it_chose() -> None:
 
 
 def test_weights_are_of_use_at_another_resolution() -> None:
-    """A value learned on coarse cells says the same of the same heights on finer ones."""
+    """A value that was learned on coarse cells is the same for equal heights on finer cells."""
     options = {"pool_size": 4, "reward": {"utilization": 1.0}, "num_visible": 2}
     options |= {"contact_tol": 0.004}
     coarse = build("irregular_paper", 1, resolution=100, cell=None, grid_step=2, **options)

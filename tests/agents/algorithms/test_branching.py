@@ -1,4 +1,4 @@
-"""Branching double Q: heads share a target, and those without a choice have no say."""
+"""Branching double Q: heads share a target, which leaves out heads with a single option."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def options(legal: Tensor, prefix: tuple[int, ...]) -> list[int]:
 
 
 def plain(network: Table, row: int, legal: Tensor, action: list[int] | None = None):
-    """Choices, their values, and which of them were free, one by one."""
+    """Return the choice of each head, its value, and whether the head had several options."""
     prefix: tuple[int, ...] = ()
     values, free = [], []
     for head in range(4):

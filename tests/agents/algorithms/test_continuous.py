@@ -1,4 +1,4 @@
-"""Networks and policy of the continuous mode: where they look, how they explore, what they keep."""
+"""Networks and policy of the continuous mode: their inputs, exploration and stored entries."""
 
 import math
 
@@ -66,7 +66,7 @@ def nearest(action, placements, sizes):
 
 
 def test_a_sample_holds_what_its_own_action_came_to(env, batch):
-    """Not what the last action of the n-step window came to."""
+    """`executed_action` is that of the sample's first step, not of the n-step window's last."""
     _, items, turns, xs, ys = batch["observation", "drop_height"].shape
     sizes = (xs, ys, turns, items)
     components = batch["action"].shape[-1]
@@ -118,7 +118,7 @@ def test_an_actor_points_at_legal_placements(env, batch):
 
 
 def row_by_row(module, batch, keys):
-    """What a module writes for a batch, and for its rows one at a time."""
+    """Return the entries that a module writes for a batch, and for its rows one at a time."""
     whole = module(batch.copy())
     rows = torch.cat([module(batch[i : i + 1].copy()) for i in range(len(batch))])
     for key in keys:

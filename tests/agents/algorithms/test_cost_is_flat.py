@@ -1,4 +1,4 @@
-"""What a step costs the host does not depend on how much is in it: counts, no times."""
+"""The host's work per step does not depend on the size of the step: counts, not times."""
 
 import gc
 import sys
@@ -40,7 +40,7 @@ class Cost:
 
 
 def cost(work: Callable[[], object]) -> Cost:
-    """Of one call each; what is collected as garbage in between is no part of it."""
+    """Count the operations of one call and the functions of another, without garbage collection."""
     gc.collect()
     gc.disable()
     try:
@@ -52,7 +52,7 @@ def cost(work: Callable[[], object]) -> Cost:
 
 
 def function_calls(work: Callable[[], object]) -> int:
-    """How many functions are entered, Python's and C's."""
+    """Return how many functions of Python and of C are entered."""
     count = 0
 
     def note(frame: Any, event: str, argument: Any) -> None:
@@ -72,7 +72,7 @@ def function_calls(work: Callable[[], object]) -> int:
 
 
 def stepping(num_envs: int, mode: str, orientations: int = 3, visible: int = 2) -> Callable:
-    """Random legal decisions with resets, after what happens only once."""
+    """Return a step of a tiny environment, as in :func:`playing`."""
     shape = {"grid": (5, 5), "height": 0.05, "num_orientations": orientations}
     return playing(
         tiny_env(num_envs, items=shape, action_mode=mode, num_visible=visible, **MODES[mode])
@@ -80,7 +80,7 @@ def stepping(num_envs: int, mode: str, orientations: int = 3, visible: int = 2) 
 
 
 def playing(env: packing_env.PackingEnv) -> Callable:
-    """The same of any environment."""
+    """Return a random legal step with resets; three steps warm the environment up before."""
     root = env.reset()
 
     def step() -> None:
@@ -109,7 +109,7 @@ def test_a_step_takes_the_same_memory_every_time() -> None:
 
 @pytest.mark.parametrize("task", [*MODES, "cuboid_continuous", "cuboid_offline", "sls_nesting"])
 def test_no_tensor_is_made_of_numbers_in_a_step(task: str) -> None:
-    """What a step needs lies on the device: nothing is copied there, and nothing to another."""
+    """A step copies nothing from the host, and nothing from one device to another."""
     preset = {"num_envs": 2, "pool_size": 2}
     step = stepping(4, task) if task in MODES else playing(packing_env.make_env(task, **preset))
     with CallSites() as sites:
@@ -167,7 +167,7 @@ def row_by_row(env: packing_env.PackingEnv) -> Callable:
 
 
 def test_a_loop_over_rows_is_found() -> None:
-    """A policy that is asked for every row alone costs operations of its own for each."""
+    """A policy that is called once per row costs operations for every row."""
     found = []
     for rows in (2, 8):
         env = tiny_env(rows)

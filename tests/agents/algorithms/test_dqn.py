@@ -1,4 +1,4 @@
-"""Masked double dueling DQN: equal to TorchRL's loss, and cheap where it may be."""
+"""Masked double dueling DQN equals TorchRL's loss, and saves work where the result allows it."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_loss_and_gradient_equal_torchrl(batch_and_env, double):
 
 
 def test_advantages_of_a_map_are_centred_over_its_legal_placements(batch_and_env):
-    """Whatever the scores of single placements are, the mean of a map is its own value."""
+    """The mean of a map is the map's value, whatever the scores of its placements are."""
     batch, env = batch_and_env
     network = ScoreMaps(env, channels=8, precision="fp32")
     legal = batch["action_mask"].view(len(batch), 6, -1)  # two items in three orientations

@@ -28,10 +28,10 @@ VARIANTS = {
 """Options under which an agent runs other code."""
 SETTINGS: dict[str, tuple[str, ...]] = {case: (case,) for case in CASES} | VARIANTS
 OWN_MODE = list(LEARNERS)
-"""Every agent in its own action mode: what is checked for these holds for their other modes."""
+"""Every agent in its default action mode; what is checked for it holds for its other modes."""
 QUICK = (*OWN_MODE, "dqn candidate", "ppo multi_head", "ac_iqn acts", "hierarchical ordered")
 EVERY = [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in SETTINGS]
-"""All settings, those that differ in their networks alone as slow tests."""
+"""All settings; those that differ only in their networks are slow tests."""
 ON_POLICY = [case for case in SETTINGS if case.startswith(("ppo", "afterstate"))]
 OFF_POLICY = [case for case in SETTINGS if case not in ON_POLICY]
 OWN_OFF_POLICY = [case for case in OWN_MODE if case in OFF_POLICY]
@@ -185,7 +185,7 @@ def test_targets_move_by_the_rate(case: str) -> None:
 
 @pytest.mark.parametrize("case", [*OWN_OFF_POLICY, "dqn candidate"])
 def test_only_terminated_rows_do_not_bootstrap(case: str) -> None:
-    """Truncated rows do; and none from what the mask of a finished row shows."""
+    """Truncated rows bootstrap; terminated rows do not, even if their mask allows actions."""
     errors = []
     for moves in (0.0, 0.3):
         agent, batch = agent_of(case), batch_of(case)

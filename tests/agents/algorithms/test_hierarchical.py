@@ -105,7 +105,7 @@ def test_the_manager_learns_in_every_fourth_update_of_stage_2(env, batch):
 
 
 class Table(TensorDictModuleBase):
-    """Values by catalogue row (and placement): what a network knows, written down."""
+    """A network that is a table of values: by catalogue row, and for the worker by placement."""
 
     def __init__(self, level: str, values: Tensor) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Actions of several heads: one distribution over placements; what does not matter is silent."""
+"""Actions of several heads are one distribution over placements; unused heads add nothing."""
 
 from functools import partial
 

@@ -59,7 +59,7 @@ def test_an_update_draws_both_networks_noise_anew(env, batch):
 
 
 def test_equal_rows_explore_differently(env):
-    """All rows shared one draw of the noise: equal states had equal values."""
+    """Before, all rows shared one draw of the noise, so equal states had equal values."""
     agent, root = make_agent(Rainbow, env, sigma=2.0), env.reset()
     same = root.clone().copy_(root[:1].expand(len(root)))
     with set_exploration_type(ExplorationType.RANDOM):
@@ -68,7 +68,10 @@ def test_equal_rows_explore_differently(env):
 
 
 def test_the_support_fits_the_reward_and_actions_have_their_own_distributions():
-    """It reached from -1 to 1.5 for returns in [0, 1], and all placements of a map mixed four."""
+    """The support was [-1, 1.5] for returns in [0, 1], and a map's placements mixed four of them.
+
+    A task with many placements still mixes four distributions.
+    """
     few = ["agent=rainbow", "env.num_envs=1", "env.pool_size=4"]
     for reward, ends in (("utilization", (0.0, 1.0)), ("low_height", (-0.1, 1.0))):
         config = compose("train", ["env=cuboid_online", *few, f"reward={reward}"])

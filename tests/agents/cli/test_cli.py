@@ -273,9 +273,10 @@ def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
 def interrupted(
     arguments: list[str], ready: Callable[[], bool], number: int, *, group: bool = False
 ) -> tuple[int, str]:
-    """Exit code and output of a command that gets a signal once it is ready.
+    """Return the exit code and the output of a command that gets a signal once it is ready.
 
-    With ``group`` its workers get it, too, and itself a second time, as under some launchers.
+    With ``group``, its workers also get the signal, and the command gets it twice: some launchers
+    do that.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "agents.cli", *arguments],

@@ -1,4 +1,4 @@
-"""`packing doctor`: right with and without each extra, and about names that clash."""
+"""`packing doctor` reports installed and missing extras, and names that clash."""
 
 from dataclasses import replace
 from importlib import metadata
@@ -43,7 +43,7 @@ def test_it_names_versions_devices_kernels_and_packs(capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(extras.EXTRAS))
 def test_each_extra_with_and_without(name, monkeypatch):
-    """Missing modules are hidden, present ones pretended: what is installed does not matter."""
+    """A patch decides which modules count as installed, whatever this machine has."""
     from agents.cli import doctor
 
     extra = extras.EXTRAS[name]

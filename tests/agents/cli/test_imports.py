@@ -44,7 +44,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(python: Path) -> Packing:
-    """Run Python in a process of its own: what a package registers would stay in this one."""
+    """Run Python in another process, because what a package registers stays in its process."""
 
     def ended(*arguments: str, code: int = 0, **environment: str) -> str:
         done = subprocess.run(
@@ -61,7 +61,7 @@ def run(python: Path) -> Packing:
 
 @pytest.fixture
 def packing(run: Packing) -> Packing:
-    """Run a command, which ends with ``code``; what it says."""
+    """Run a command, which must end with exit code ``code``; return its output."""
     return partial(run, "-m", "agents.cli")
 
 

@@ -38,7 +38,7 @@ SACCT = "#!/bin/sh\necho 'JobID|State|NodeList'\n"
 
 
 def sweep(folder: Path, *arguments: str, **env: str) -> str:
-    """Run a sweep in a process of its own, in ``folder``; return what it said."""
+    """Run a sweep in another process, in ``folder``; return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "agents.cli", "train", "-m", *FAST, *arguments],
         cwd=folder,

@@ -104,7 +104,7 @@ def test_counts_may_be_written_as_floats():
 
 
 VALUES = ("7", "text", "[1]", "true")
-"""What is no section; ``null`` is another, and None stands for a section that is deleted."""
+"""Values that are no section. The tests add ``null``, and None for a deletion of the section."""
 EVERY_VALUE = ("network", "evaluation", "env.constraints")
 """A group, a section of the command, and a nested section: refused by different checks."""
 
@@ -167,7 +167,7 @@ def test_references_are_filled_in_on_request(capsys):
 
 @pytest.mark.parametrize("torchrl", [False, True])
 def test_a_hydra_program_of_a_user_finds_the_groups(torchrl, python, tmp_path):
-    """The program of the page, also in an editable installation, as here, and with TorchRL's."""
+    """The page's program runs in an editable installation, with and without TorchRL's groups."""
     page = (ROOT / "docs/how-to/command-line.md").read_text("utf-8")
     section = page.partition("### In your own Hydra program")[2]
     config, program = re.findall(r"^```\w+\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[:2]
@@ -197,7 +197,7 @@ def test_a_hydra_program_of_a_user_finds_the_groups(torchrl, python, tmp_path):
     ],
 )
 def test_mistakes_about_parts_and_plans(line, said, capsys, monkeypatch, tmp_path):
-    """Said before a part is read: the parts here have no faces."""
+    """These errors are found before a part is read: the part here has no faces."""
     monkeypatch.chdir(tmp_path)
     Path("my_parts").mkdir()
     Path("my_parts/part.stl").write_text("solid part\nendsolid part\n")

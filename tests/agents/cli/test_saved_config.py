@@ -1,4 +1,4 @@
-"""The configuration that a checkpoint brings is data: whatever it holds, nothing of it runs."""
+"""The configuration in a checkpoint is data: none of its targets runs."""
 
 import re
 from pathlib import Path
@@ -98,7 +98,7 @@ def exploit(victim: Path) -> dict[str, Any]:
 def payloads(victim: Path) -> dict[str, dict[str, Any]]:
     """Sections of a foreign run, each of which would make a folder or read the environment.
 
-    What `payloads` of `benchmarks/attacks.py` has is in tests/attacks, for every section.
+    The payloads of `benchmarks/attacks.py` are tested in tests/attacks, for every section.
     """
     agent = {"_target_": DQN, "_partial_": True}
     return {

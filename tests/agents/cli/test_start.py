@@ -1,4 +1,4 @@
-"""What is said about the space of checkpoints before a training starts."""
+"""Messages about the disk space of checkpoints, before training starts."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""`packing validate`: what it judges, on protocols small enough for every test run."""
+"""The verdicts of `packing validate`, on protocols small enough for every test run."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ TINY = {"V1": 12, "V2": 12}
 
 @pytest.fixture
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every protocol as it is, with a handful of instances and a window that nobody misses."""
+    """Leave V1 and V2, with a dozen instances and a window that every result meets."""
     wide = {"utilization": Window(0.5, 0.5)}
     everything = protocols.protocols()
 

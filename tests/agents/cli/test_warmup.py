@@ -17,7 +17,7 @@ NOTICE = "compiling kernels for this machine"
 
 
 def in_process(program: str, cache: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program that finds no machine code but that in ``cache``."""
+    """Run a program whose only cache of machine code is ``cache``."""
     places = {"NUMBA_CACHE_DIR": str(cache / "numba"), "XDG_CACHE_HOME": str(cache)}
     return run_program(program, env={**os.environ, **places}, timeout=None)
 

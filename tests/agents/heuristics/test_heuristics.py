@@ -17,7 +17,7 @@ def task(mode="placement", num_envs=6, **params):
 
 
 def rise(env, row, item, orientation, x, y, z):
-    """Sum of the updated heightmap less the sum before, cells, by placing the item."""
+    """Return by how much placing the item raises the sum of the heightmap, in cells."""
     items, cell = env.catalogue.tensors(), env.params.cell
     before = env.state["heightmap"][row].double().numpy()
     after = before.copy()
@@ -49,7 +49,7 @@ def in_turn(env, seen, legal_items, order):
 
 
 def lattice_choice(env, td, row, name, order):
-    """The action, by a loop in the order of ties."""
+    """Return the action, by a loop in the order in which ties are broken."""
     params, seen = env.params, td["observation"][row]
     xs, ys = params.lattice
     legal = td["action_mask"][row].view(params.num_visible, -1, xs, ys)
@@ -71,7 +71,7 @@ def lattice_choice(env, td, row, name, order):
 
 
 def candidate_choice(env, td, row, name, order):
-    """Likewise over the proposed placements, which the state holds as lattice indices."""
+    """Return the action, by a loop over the state's candidates, which are lattice indices."""
     params, seen = env.params, td["observation"][row]
     num_orientations = env.catalogue.tensors()["peak"].shape[1]
     shape = (params.num_visible, num_orientations, *params.lattice)
@@ -163,7 +163,7 @@ def test_every_heuristic_plays_whole_episodes_of_candidates_legally(name, order)
 
 @pytest.mark.parametrize(("name", "order"), PAIRS[: len(HEURISTICS)])
 def test_heuristics_play_the_same_placements_in_every_mode(name, order):
-    """Where there is no mask of all placements, without the maps among the observations too."""
+    """In modes without a mask of all placements, heuristics also play without observed maps."""
     played = {}
     for mode in ("placement", "multi_head", "hierarchical", "continuous"):
         lean = {"observation": ("heightmap",)} if mode in ("hierarchical", "continuous") else {}

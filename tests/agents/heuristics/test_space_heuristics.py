@@ -112,7 +112,7 @@ def live_rows(td):
 
 
 def compare(env, names, steps, **options):
-    """Play, and compare every heuristic in every live state; the number of states.
+    """Play, compare every heuristic in every live state, and return the number of states.
 
     Where the loops find nothing the policy must return -1.
     """
@@ -186,7 +186,7 @@ MORE = [(name, "split_space_drops") for name in ("lsah", "br")]
 
 @pytest.mark.parametrize(("name", "generator"), [*GENERATOR.items(), *MORE])
 def test_with_a_generator_that_proposes_all_it_may_choose(name, generator):
-    """The choice is what the loops find without asking what was proposed."""
+    """The choice equals that of loops that ignore the candidate list."""
     options = {"candidate_generator": generator, "num_candidates": 400}
     env = task("boxes candidate", rows=8, **options)
     assert compare(env, [name], 12, fallback=False) > 80
@@ -216,7 +216,7 @@ def after(placements, new, grid, mode="maps placement", **options):
 
 
 def choice_of(name, env, td, **options):
-    """What a heuristic plays there; None for no action."""
+    """Return the placement of a heuristic in a state, or None for no action."""
     action = int(build(name, env, **options)(td.clone())["action"])
     by_action = {value: key for key, value in offered(env, td, 0).items()}
     return by_action.get(action)
@@ -246,7 +246,7 @@ def test_trap_heightmap_minimization_sums_the_whole_map():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_trap_limits_of_the_unrotated_item_only_on_request(mode):
-    """A bar of 1 x 3 may lie along x in every row, but not where PCT's loops end early."""
+    """A bar of 1 x 3 may lie along x in every row; PCT's loops end early and miss some rows."""
     legal = {}
     for limits in ("container", "pct"):
         options = {"orientations": "yaw", "candidate_range": limits}
@@ -260,7 +260,7 @@ def test_trap_limits_of_the_unrotated_item_only_on_request(mode):
 
 
 def test_without_a_proposal():
-    """The first legal action, or no action, which ends the episode."""
+    """A heuristic without a proposal plays the first legal action, or none and ends the episode."""
     # The corner of the only space lies between two points of the lattice.
     env, td = after([((1, 2, 2), 0, 0)], (2, 2, 1), (4, 2, 2), grid_step=2)
     assert choice_of("lsah", env, td) == (0, 0, 1, 0)
@@ -272,7 +272,7 @@ def test_without_a_proposal():
 
 
 def test_br_plays_an_instance_alike_whatever_the_pool():
-    """960 and 1,040 cuboids; the raster of the heightmap makes no difference either."""
+    """The pools have 960 and 1,040 cuboids; the heightmap's cells do not matter either."""
     played, counted = [], []
     for pool_size, cell in ((12, 0.01), (13, 0.01), (12, 0.1)):
         env = make_env(

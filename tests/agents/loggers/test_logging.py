@@ -16,7 +16,7 @@ from agents.loggers.telemetry import QueuedLogger, TorchRLLogger
 
 
 class Slow:
-    """Writes while its gate is open, takes its time over every row, and keeps it."""
+    """A logger that waits while its gate is closed, sleeps at every row, and keeps the rows."""
 
     def __init__(self, fail=(), seconds=0.0):
         self.fail, self.seconds = fail, seconds
@@ -84,7 +84,7 @@ def test_a_logger_that_hangs_is_left_behind(caplog):
 
 
 class Backend:
-    """What TorchRL's loggers are to us."""
+    """A stand-in for TorchRL's loggers."""
 
     def __init__(self):
         self.rows, self.closed = [], False

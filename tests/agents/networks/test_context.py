@@ -51,7 +51,7 @@ def test_gaps_are_means_under_windows(stride):
 
 
 def test_a_placement_sees_the_whole_map():
-    """By four 3 x 3 convolutions a corner sees five cells on; by the token, all."""
+    """Four 3 x 3 convolutions carry a change over five cells; the token carries it everywhere."""
     torch.manual_seed(0)
     env = cuboid_env(1, items={"grid": (14, 14)}, num_items=4)
     network = MAPS(env, dueling=False)
@@ -65,7 +65,7 @@ def test_a_placement_sees_the_whole_map():
 
 
 def hidden_change(env):
-    """A change of the heightmap that its 8 x 8 means do not show."""
+    """Return a change of the heightmap that leaves its 8 x 8 means equal."""
     cells = torch.eye(100).view(100, 1, 10, 10)
     means = functional.adaptive_avg_pool2d(cells, 8).flatten(1).T
     change = torch.linalg.svd(means)[2][-1]

@@ -55,7 +55,7 @@ def seen_by_the_worker(env: PackingEnv, networks: HierarchicalNetworks):
 
 
 def voxel_maps(voxels: Tensor, rotations: Tensor, window: int) -> dict[str, Tensor]:
-    """What a catalogue holds of solids ``[M, X, Y, Z]`` of unit cells, in all rotations."""
+    """Return the catalogue's maps of solids ``[M, X, Y, Z]`` of unit cells, in all rotations."""
     shape = (len(voxels), len(rotations), window, window)
     made = {
         "top": torch.full(shape, -torch.inf),
@@ -79,7 +79,7 @@ def voxel_maps(voxels: Tensor, rotations: Tensor, window: int) -> dict[str, Tens
 
 
 def seen_from(solid: Tensor, axis: int, sign: int) -> Tensor:
-    """Height above the opposite face of what is first met along an axis; an oracle."""
+    """Return the view along an axis: the first cell's height above the opposite face."""
     solid = solid if sign > 0 else solid.flip(axis)
     height = torch.arange(1, solid.shape[axis] + 1).float()
     height = height.view([-1 if a == axis else 1 for a in range(3)])
@@ -109,7 +109,7 @@ PARAMS = PackingParams(container=(8.0, 8.0, 8.0), cell=1.0)
 
 
 def filled_columns(voxels: Tensor) -> Tensor:
-    """Solids between the lowest and the highest cell of each column."""
+    """Return voxels that fill each column between its lowest and highest cell."""
     levels = torch.arange(voxels.shape[3])
     lowest = torch.where(voxels, levels, len(levels)).amin(3, keepdim=True)
     highest = torch.where(voxels, levels, -1).amax(3, keepdim=True)
@@ -118,7 +118,7 @@ def filled_columns(voxels: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("rotations", ["pi/2", "yaw"])
 def test_six_views_at_quarter_turns(rotations):
-    """Walls of items that are never turned over come from the columns: here solid ones."""
+    """Side views of items that are never turned over come from the columns, solid ones here."""
     turned = rotations == "pi/2"
     voxels = solids() if turned else filled_columns(solids())
     views = principal_views(voxel_maps(voxels, rotation_set(rotations), 4), PARAMS, 8) * 8

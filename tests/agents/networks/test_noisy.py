@@ -40,7 +40,7 @@ def test_noise_has_the_distribution_of_the_paper():
 
 
 def test_rows_have_noise_of_their_own():
-    """Of the same distribution as shared noise: its variance over draws is that of the formula."""
+    """The variance over draws is that of shared noise, by the formula."""
     torch.manual_seed(0)
     layer = NoisyLinear(6, 3, sigma=2.0)
     x = torch.randn(6)

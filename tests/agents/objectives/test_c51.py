@@ -1,4 +1,4 @@
-"""`C51Loss` and categorical readouts: the paper's projection, TorchRL's loss, masks that hold."""
+"""`C51Loss` and categorical readouts equal the paper's projection and TorchRL's loss."""
 
 import pytest
 import torch

@@ -34,7 +34,7 @@ class Corridor(EnvBase):
         self.reward_spec = Unbounded((ROWS, 1))
 
     def _seen(self) -> TensorDict:
-        """Position, and the mask: a window of three moves that wanders."""
+        """Return the position and the mask, which allows three moves and shifts every step."""
         moves = (torch.arange(ACTIONS) - self.time - torch.arange(ROWS)[:, None]) % ACTIONS
         seen = {"position": torch.full((ROWS, 3), float(self.time))}
         if self.mask_key is not None:
@@ -110,7 +110,7 @@ def inside(action: Tensor) -> bool:
 
 @pytest.mark.parametrize("stochastic", [True, False])
 def test_a_box_with_bounds_of_its_own(stochastic: bool) -> None:
-    """Its noise, uniform points and squashed draws use the whole box and stay inside."""
+    """Noise, uniform points and squashed draws use the whole box and stay inside."""
     env = Corridor(box(), mask_key=None)
     actor = network(["loc", "scale"] if stochastic else "action", 2)
     policy = ContinuousPolicy(

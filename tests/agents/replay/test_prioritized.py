@@ -16,7 +16,7 @@ from packing_env.types import ParameterError
 
 
 def buffer_of(capacity, ndim=1, **options):
-    """A TorchRL buffer with the sampler; what it holds is counted from 0."""
+    """Return a TorchRL buffer with the sampler; its entries are numbered from 0."""
     return TensorDictReplayBuffer(
         storage=LazyTensorStorage(capacity, ndim=ndim, compilable=True),
         sampler=DevicePrioritizedSampler(capacity, **options),
@@ -73,7 +73,7 @@ def test_weights_equal_the_formula():
 
 
 class Plain:
-    """What the sampler must hold, by loops."""
+    """The sampler's priorities, by plain loops."""
 
     def __init__(self, capacity, alpha, eps):
         self.powers, self.alpha, self.eps, self.top = [0.0] * capacity, alpha, eps, 0.0
@@ -127,7 +127,7 @@ def test_updates_equal_a_naive_implementation(capacity):
 
 
 def test_nothing_beyond_the_filled_part_is_drawn():
-    """Not even by rounding: draws at the very end of the sum, in a row that is part empty."""
+    """Rounding must not do it either: draws at the end of the sum, in a partly empty row."""
     buffer = buffer_of(64, alpha=1.0)
     buffer.extend(rows(11))
     buffer.update_priority(torch.arange(11), torch.rand(11) * 1e-9)
@@ -153,7 +153,7 @@ def test_a_broken_priority_does_no_lasting_harm(broken):
 
 
 def test_torchrl_takes_it_for_its_own():
-    """Emptied, filled by ``add``, priorities by key, a storage with two axes, one with data."""
+    """The buffer is emptied, extended by ``add``, given priorities by key, and other storages."""
     assert issubclass(DevicePrioritizedSampler, PrioritizedSampler)
     buffer = buffer_of(12)
     buffer.extend(rows(12))

@@ -1,4 +1,4 @@
-"""Device replay: maps come back, n-step returns equal a plain loop, nothing moves or is read."""
+"""Device replay restores maps, its n-step returns equal a plain loop, and its memory stays."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ def mask_of(env, seen, name="action_mask"):
 
 
 def rules(env, following):
-    """What the rules allow, finished rows included."""
+    """Return the legal placements by the rules, also of finished rows."""
     seen = following["observation"]
     if env.params.action_mode == "candidate":
         return seen["candidates"][..., -1] > 0

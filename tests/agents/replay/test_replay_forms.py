@@ -54,7 +54,7 @@ def test_torchrl_replay_gives_the_same_samples(mode, num_envs):
 
 
 def addresses(replay):
-    """Of all memory that a replay holds."""
+    """Return the addresses of all memory that a replay holds."""
     held = replay.n_step._ring
     sampler = vars(replay.buffer.sampler).items()
     return {

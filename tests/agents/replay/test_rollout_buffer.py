@@ -1,4 +1,4 @@
-"""`Rollout`: what was played comes out, in memory that never moves."""
+"""`Rollout` returns the played steps, in memory that never moves."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Search: what it computes, that it cannot know the future, and that it packs more."""
+"""Search computes its values, cannot know hidden items, and packs more."""
 
 import json
 from pathlib import Path

@@ -31,7 +31,11 @@ FAMILIES = {  # and what the gradient of a shard is compared with
     "afterstate": ("whole",),  # shards differ in the number of afterstates that are learned
 }
 QUICK = ("dqn", "ddpg", "ppo", "afterstate")
-"""One of each way: one optimizer, several, samples that count alike, and different numbers."""
+"""One agent of each kind.
+
+dqn has one optimizer, ddpg several; the samples of ppo have equal weight; the shards of afterstate
+differ in their number of samples.
+"""
 ROWS = 4
 
 
@@ -94,7 +98,7 @@ def _copied(state: Any) -> Any:
 
 
 def differences(world: World, families: dict[str, Family], wanted: Any) -> dict[str, float]:
-    """Return the largest relative difference of each family's gradient, by what it is of."""
+    """Return the largest relative difference of each family's gradient, by family and kind."""
     found = {}
     rows = slice(ROWS * world.rank, ROWS * (world.rank + 1))
     for case, family in families.items():
@@ -175,7 +179,7 @@ def many_updates(world: World) -> dict[str, list[torch.Tensor]]:
 
 
 def main(what: str, folder: str) -> None:
-    """Do one of the two together, and write what each process found."""
+    """Run the quick or the full comparison in every process, and save each process's results."""
     size = int(os.environ["WORLD_SIZE"])
     work: dict[str, Callable[[World], Any]]
     if what == "quick":

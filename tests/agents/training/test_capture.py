@@ -1,7 +1,7 @@
-"""Policy and step recorded once: the recording plays what they play, wherever it is replayed.
+"""A recording of policy and step gives the results of policy and step at every replay.
 
 `tests.agents.tape` stands for the CUDA graph: it replays operations on the memory that they used,
-and asks Python nothing. `tests/gpu/test_capture_on_cuda.py` does the same with graphs.
+without Python code. `tests/gpu/test_capture_on_cuda.py` tests real graphs.
 """
 
 import copy
@@ -33,7 +33,7 @@ def _recorded_on_tape(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def played(collector: DeviceCollector, count: int) -> list:
-    """Steps under a schedule that moves between them."""
+    """Return steps; the policy's schedule moves on before each."""
     torch.manual_seed(3)
     steps = []
     for number in range(count):
@@ -44,7 +44,7 @@ def played(collector: DeviceCollector, count: int) -> list:
 
 @pytest.mark.parametrize("mode", ["placement", "candidate"])
 def test_a_recording_plays_on_as_the_environment_does(mode: str) -> None:
-    """Through episode ends, with draws and a rate that moves; nothing returned is written over."""
+    """The steps cross ends of episodes and draw numbers; later steps overwrite no earlier one."""
     params = {"action_mode": mode, "stability": "com_hull"}
     plain, captured = (
         kind(task(**params), policy()) for kind in (DeviceCollector, CapturedCollector)
@@ -63,7 +63,7 @@ def often(cases: Iterable[str], *quick: str) -> list[Any]:
 
 @pytest.mark.parametrize("case", often(CASES, "dqn", "ppo"))
 def test_training_is_the_same(case: str) -> None:
-    """Every agent: updates change the weights, and schedules the rates, under the recording."""
+    """Under a recording, updates still change every agent's weights, and schedules its rates."""
     trainers = [trainer_of(case), trainer_of(case)]
     trainers[1].collector = CapturedCollector(trainers[1].collector.env, trainers[1].agent.policy)
     check_alike(trainers, 3)
@@ -93,7 +93,7 @@ def plain_and_recorded(case: str, *overrides: str) -> list[Trainer]:
 
 @pytest.mark.parametrize("case", often(UPDATING, "rainbow"))
 def test_recorded_updates_are_the_agents_own(case: str) -> None:
-    """With a falling learning rate, priorities, and a resumed state in the middle."""
+    """The learning rate falls, samples have priorities, and a state is loaded between updates."""
     trainers = plain_and_recorded(case, "replay=prioritized", "agent.lr_frames=3000")
     for updates in (5, 10):
         check_alike(trainers, updates)
@@ -125,7 +125,7 @@ def train(trainer: Trainer, updates: int) -> None:
 
 
 def test_an_update_that_is_recorded_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the agent stays as it was."""
+    """The refusal leaves the agent unchanged."""
     trainer = trainer_of("dqn")
 
     def forgetful(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
@@ -143,7 +143,7 @@ def test_an_update_that_is_recorded_wrongly_is_refused(monkeypatch: pytest.Monke
 
 
 class CompilationError(Exception):
-    """Triton's is no RuntimeError either."""
+    """A stand-in for Triton's error, which is no RuntimeError either."""
 
 
 def test_what_need_not_be_recorded_continues_without(
@@ -191,7 +191,7 @@ class Counting(torch.nn.Module):
 
 
 class Reading(Counting):
-    """One that waits for the device."""
+    """A policy that reads a value from the device."""
 
     def forward(self, tensordict):
         return self.inner(tensordict).set(
@@ -207,7 +207,7 @@ class Reading(Counting):
     ],
 )
 def test_what_a_graph_cannot_follow_is_refused(kind: type[Counting], said: str) -> None:
-    """And leaves no trace: what would be saved then is where the last step ended."""
+    """The refusal leaves the environment's state and the random streams unchanged."""
     collector = CapturedCollector(task(), kind())
     collector._root = collector.env.reset()
     before, drawn = collector.env.get_state().to_dict(), torch.get_rng_state()

@@ -128,14 +128,14 @@ def test_a_failed_save_leaves_the_one_before_and_says_why(saved: Path, tmp_path:
 
 
 class Crash(BaseException):
-    """The power goes."""
+    """A power cut."""
 
 
 @pytest.mark.parametrize("same_frame", [False, True])
 def test_whatever_the_moment_of_a_crash_a_whole_one_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_frame: bool
 ) -> None:
-    """Every operation on files is the last one once; then a save must work again."""
+    """The crash comes after each file operation in turn; the next save must then work."""
     frames = 1 if same_frame else 2
     for moment in range(1, 100):
         run = tmp_path / str(moment)

@@ -29,7 +29,7 @@ def task(num_envs: int | tuple[int, ...] = 4, **params: object) -> PackingEnv:
 
 
 def policy() -> PolicyWrapper:
-    """Half of the actions are random at first."""
+    """Return a policy whose actions are at first random with probability a half."""
     return PolicyWrapper(Heights(), epsilon=EpsilonSchedule(0.5, 0.1, 40))
 
 

@@ -33,7 +33,7 @@ with joined("cpu", timeout=60) as world:
 
 
 def together(python: Path, *command: str, size: int = 2, fails: str = "") -> None:
-    """Run a command in several processes, as torchrun does; all end well, or one with a message."""
+    """Run a command in several processes, like torchrun; all succeed, or one prints a message."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -71,7 +71,7 @@ def learned(python: Path, what: str, folder: Path, size: int) -> list[dict[str, 
 
 @pytest.fixture(scope="module")
 def both(python: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What two processes found, started once."""
+    """Return the results of two processes, which are started once."""
     return learned(python, "quick", tmp_path_factory.mktemp("quick"), 2)
 
 

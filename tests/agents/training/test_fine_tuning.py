@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_agent_takes_the_weights_of_another(name: str, tmp_path: Path) -> None:
-    """From a checkpoint, and from one of a policy alone."""
+    """The weights come from a full checkpoint, and from a checkpoint of a policy alone."""
     torch.manual_seed(0)
     config = small_config(name)
     env = build_env(config)

@@ -1,4 +1,4 @@
-"""Memory that a step frees is there for the next one."""
+"""Memory that a step frees stays in the process for the next step."""
 
 import os
 import platform
@@ -37,7 +37,7 @@ glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's al
 
 
 def faults(how: str, **variables: str) -> int:
-    """Pages that the system handed out while the same memory was taken and freed again."""
+    """Return the page faults while the same memory is allocated and freed again."""
     plain = {
         key: value for key, value in os.environ.items() if not key.startswith(("MALLOC_", "GLIBC_"))
     }

@@ -38,7 +38,7 @@ def number(trainer: Trainer) -> int:
 
 
 def test_the_first_failed_update_is_recorded(tiny: Make) -> None:
-    """An agent that does not leave it out continues, and the loop stops at the log."""
+    """An agent that does not skip a failed update continues until the next log, which raises."""
     env = tiny(4)
     trainer = trainer_of(env, FakeAgent(env, fail_at=2), update_every=4)
     with pytest.raises(NonFiniteError):
@@ -48,7 +48,7 @@ def test_the_first_failed_update_is_recorded(tiny: Make) -> None:
 
 
 class Flags:
-    """An agent's returns, with updates that are left out as told."""
+    """An agent's results, with given updates marked as skipped."""
 
     def __init__(self, trainer: Trainer, failed: str) -> None:
         self.update, self.failed = trainer.agent.update, iter(failed)

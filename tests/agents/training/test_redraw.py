@@ -69,7 +69,7 @@ def test_running_episodes_keep_their_items_and_new_ones_have_others(engine: str)
 
 
 def test_training_goes_on_bit_for_bit_with_pools_drawn_anew() -> None:
-    """Broken off after the first redraw, resumed across the second."""
+    """Training stops after the first redraw; the resumed run passes the second."""
     every = "trainer.redraw_every=120"
     whole = stepped(trainer_of("dqn", every), 20)
     state = copy.deepcopy(stepped(trainer_of("dqn", every), 9).state_dict())

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: bit for bit as if nothing had happened, and only where that is so."""
+"""A resumed run equals an uninterrupted one bit for bit; a run that could not is refused."""
 
 import copy
 import csv
@@ -26,7 +26,7 @@ from packing_env import kernels
 
 FRAMES = 400
 CLOCKS = ("elapsed", "logged", "seconds", "frames_per_second")
-"""What no two runs have in common."""
+"""Entries of a state that differ between any two runs."""
 
 
 @cache
@@ -36,7 +36,7 @@ def composed(*overrides: str) -> DictConfig:
 
 
 def trainer_of(case: str, *overrides: str, seed: int = 0) -> Trainer:
-    """A whole training loop on the tiny task, from a configuration as the command line's."""
+    """Return a training loop on the tiny task, from a configuration of the command line."""
     sizes = ["env.num_envs=20", f"trainer.frames={FRAMES}", "trainer.log_every=150", *overrides]
     config = copy.deepcopy(composed(*CASES[case], *sizes))
     if "horizon" in config.replay:
@@ -52,7 +52,7 @@ def trainer_of(case: str, *overrides: str, seed: int = 0) -> Trainer:
 
 
 def differing(one: Any, other: Any, where: str = "") -> list[str]:
-    """Where two states differ in a single bit, but for clocks."""
+    """Return the places where two states differ in any bit, except in clocks."""
     if isinstance(one, dict):
         if one.keys() != other.keys():
             return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))}"]
@@ -82,7 +82,7 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
 
 
 def check_halves(folder: Path, case: str, *overrides: str) -> None:
-    """A run that goes on from its checkpoint ends as the uninterrupted one, and logs the same."""
+    """Check that a resumed run ends and logs as the uninterrupted one."""
     long = f"trainer.frames={2 * FRAMES}"
     whole = trainer_of(case, long, *overrides)
     (folder / "whole").mkdir()
@@ -126,7 +126,7 @@ def test_so_it_is_with_every_replay_and_collector(part: str, tmp_path: Path) -> 
 @pytest.mark.filterwarnings("ignore:.*deterministic:UserWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_so_it_is_on_a_gpu(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With kernels that give the same bits in every run, where there are such."""
+    """Operations use deterministic kernels if CUDA has one."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
@@ -211,7 +211,7 @@ def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsy
 
 
 def test_the_best_checkpoint_of_an_evaluation_is_kept(tmp_path: Path, capsys: Any) -> None:
-    """Evaluations fall on no save of their own, and later logs have no such number."""
+    """No save is due at an evaluation's frames, and rows logged later have no score."""
     run = ["trainer.frames=400", "trainer.log_every=32", "trainer.evaluate_every=128"]
     run += ["trainer.save_every=72", "evaluation.instances=4", "checkpoint.keep=1"]
     best = "checkpoint.best=held_out/utilization"

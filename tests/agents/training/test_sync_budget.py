@@ -25,7 +25,7 @@ def trainer(tiny: Callable[..., PackingEnv]) -> Trainer:
 
 
 def reads_of(work: Callable[[], object]) -> Counter[str]:
-    """Reads by place; there are no copies."""
+    """Return the number of reads by call site; no value is copied."""
     with CallSites() as sites:
         work()
     assert sites.total("operations")
@@ -34,7 +34,7 @@ def reads_of(work: Callable[[], object]) -> Counter[str]:
 
 
 def test_a_step_reads_nothing(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the decision nor the update."""
+    """Neither a decision nor an update reads from the device."""
     before = trainer.updates
     assert not reads_of(lambda: [trainer.step() for _ in range(4)])
     assert trainer.updates > before
@@ -49,7 +49,7 @@ def test_a_step_reads_nothing(trainer: Trainer, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_run_reads_twice_per_interval(trainer: Trainer) -> None:
-    """All metrics at once, and whether updates are skipped; three more flags when training ends."""
+    """A log reads all metrics at once, and one flag of skipped updates; the end reads three."""
     trainer.total = trainer.frames + 2 * 32
     assert reads_of(lambda: trainer.run(NullLogger(Path()))).total() == 2 * 2 + 3
 

@@ -71,7 +71,7 @@ def test_logged_episodes_are_those_that_finished(tiny: Make, tmp_path: Path) -> 
 
 
 def real_trainer(env: PackingEnv) -> Trainer:
-    """Nothing faked, and every part in the midst of its work."""
+    """Return a trainer of real parts after some steps and updates."""
     agent = DQN(env, network=partial(ScoreMaps, channels=8, precision="fp32"), batch_size=8)
     trainer = Trainer(
         agent,
@@ -175,7 +175,7 @@ def test_a_meter_counts_several_at_once_as_one_by_one() -> None:
 
 
 def test_updates_per_frame_do_not_depend_on_the_rows(tiny: Make) -> None:
-    """Nor does how far a schedule is: frames are the clock, not calls."""
+    """Updates and schedules depend on frames, not on the number of steps."""
     found = set()
     for rows in (2, 8, 32):
         trainer = trainer_of(tiny(rows), frames=10_000, log_every=10_000)
@@ -191,7 +191,7 @@ def test_updates_per_frame_do_not_depend_on_the_rows(tiny: Make) -> None:
 
 
 def test_what_listens_changes_nothing(tiny: Make, tmp_path: Path) -> None:
-    """No logger, a quick one, a slow one: the same weights, replay and episodes, bit for bit."""
+    """No logger, a fast one and a slow one leave the same weights, replay and episodes."""
     quick, slow = Slow(), Slow(seconds=0.01)
     states = []
     for logger in (NullLogger(tmp_path), quick, QueuedLogger(lambda: slow, size=2)):
