@@ -51,10 +51,9 @@ from agents.training import checkpoint
 state = {"part": torch.zeros(1_000_000)}
 checkpoint.save(sys.argv[1], 1, state, {})
 written = torch.save
-def save(what, path):
-    written(what, path)
-    with open(path, "r+b") as file:
-        file.truncate(1_000)
+def save(what, file):
+    written(what, file)
+    file.truncate(1_000)
     raise OSError(28, "No space left on device")
 torch.save = save
 try:
@@ -80,7 +79,7 @@ def interrupt(home, name, count):
 PLACES = {
     "step": (rollout.DeviceCollector, "step"),
     "update": (dqn.DQN, "update"),
-    "evaluation": (train, "play_instances"),
+    "evaluation": (train, "evaluate_part"),
     "save": (checkpoint, "_fingerprint"),
 }
 interrupt(*PLACES[sys.argv[1]], int(sys.argv[2]))

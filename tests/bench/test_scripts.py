@@ -147,3 +147,9 @@ def test_the_steps_of_newcomers_are_those_of_the_pages(tmp_path: Path) -> None:
         program, flag, *_ = first_hour.words(step)
         assert program == sys.executable
         assert flag in ("-c", "-m") or Path(flag).is_file()
+
+
+def test_a_full_disk_leaves_the_checkpoint_before() -> None:
+    report = run("survive", "full", "--work", "runs")["full"]
+    assert "No space left" in report["said"]
+    assert report["taken_after_full_disk"] == report["taken_beside_a_truncated_one"] == 1

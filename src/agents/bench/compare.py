@@ -74,8 +74,9 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not a JSON file: {error}") from error
     written = report.get("packing_bench") if isinstance(report, dict) else None
     if written != FORMAT:
-        reads = f"this version reads files of packing bench in format {FORMAT}"
-        raise ConfigError(f"{path} has format {written}; {reads}")
+        if written is None:
+            raise ConfigError(f"{path} is not a file of packing bench")
+        raise ConfigError(f"{path} has format {written}; this version reads format {FORMAT}")
     return report
 
 
