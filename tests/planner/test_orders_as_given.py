@@ -181,6 +181,23 @@ def test_a_line_says_what_was_assumed(
 
 
 @pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("dx (m)\tdy (m)\tdz (m)\n1.225\t1.800\t1.450\n", None),
+        ("dx;dy;dz;unit\n1,225;1,800;1,450;m\n", None),
+        ("sides;weight\n1.225x1.800x1.450 m;1.500\n", None),
+        ("dx\tdy\tdz\n1.225\t1.800\t1.450\n", "m"),
+        ("dx (in);dy;dz\n1.225;1.800;1.450\n", None),
+        ("dx;dy;dz\n1.225;1.800;1.450\n122.500;1.000;1.000\n", None),  # 122.5 m otherwise
+    ],
+)
+def test_a_mark_is_decimal_where_thousands_would_be_too_long(
+    text: str, unit: str | None, write: Write
+) -> None:
+    assert rows(write(text), unit=unit)[0][1] == ("49/40", "9/5", "29/20")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("name,dx,dy,dz\nTOTAL,1,2,3\n", "line 2: looks like a row of totals"),
@@ -415,6 +432,9 @@ SHEETS: dict[str, list[list[Any]]] = {
     "Dated": [["Item", "sides", "Qty"], [date(2026, 12, 10), "12x10x9", 6]],  # Excel's 12-10
     "Number": [["dx", "dy", "dz"], [1.225, 1, 2]],
     "Text": [["dx", "dy", "dz"], ["1.200", "1", "2"]],
+    "Text, without 0 at the end": [["dx", "dy", "dz"], ["1.225", "1", "2"]],
+    "Metres": [["dx (m)", "dy", "dz"], ["1.200", "1.800", "1.250"]],
+    "Mixed": [["dx", "dy", "dz"], [1.225, "2,5", 2]],
 }
 
 
@@ -430,8 +450,11 @@ def test_workbooks(tmp_path: Path) -> None:
     assert rows(file) == rows(f"{file}:Titled") == MUG
     assert rows(f"{file}:Number")[0][1] == ("49/40", "1", "2")
     assert rows(f"{file}:Other")[0][1] == ("3/10", "1", "2")
+    assert rows(f"{file}:Metres")[0][1] == ("6/5", "9/5", "5/4")
+    assert rows(f"{file}:Mixed")[0][1] == ("49/40", "5/2", "2")
     for title, message in {
         "Text": "or 1200: write thousands",
+        "Text, without 0 at the end": "or 1225: write thousands .* store it as a number",
         "Dated": "line 2: A2 is a date",
         "Formula": "formula of A2 has no value",
         "Othr": "no sheet 'Othr', did you mean Other",

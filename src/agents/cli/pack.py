@@ -158,7 +158,7 @@ def check(options: argparse.Namespace) -> None:
             if not split_item(path)[0].exists():
                 raise OrderError(f"{Path(word)}: no such file; check the path")
             if path.suffix.lower() in ORDER_SUFFIXES and path.is_file():
-                entries, _ = read_entries(path, sheet)
+                entries, _ = read_entries(path, sheet, unit=options.unit or types[0].unit)
                 if any("max_load" in entry.values for entry in entries):
                     asked["max_load"] = True
                 lacking += [e.label for e in entries if "weight" not in e.values]

@@ -28,11 +28,11 @@ from packing_env.planner.reading.columns import (
     num_names,
     read_header,
 )
-from packing_env.planner.reading.lengths import exact, is_number, split_unit
+from packing_env.planner.reading.lengths import exact, is_number, metres, split_unit
 from packing_env.planner.reading.synonyms import MEANING, PIECES, TOTALS, YES_NO, plain
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
 from packing_env.planner.reading.weights import read_weight
-from packing_env.values import check_names, keyboard_signs, read_unit
+from packing_env.values import check_names, is_unit, keyboard_signs, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -82,7 +82,7 @@ class Entry:
 
 
 def read_entries(
-    path: Path, sheet: str = "", columns: Columns = ORDER
+    path: Path, sheet: str = "", columns: Columns = ORDER, unit: str | None = None
 ) -> tuple[list[Entry], str | None]:
     """Read an order file, or a table of containers.
 
@@ -90,6 +90,7 @@ def read_entries(
         path: CSV, TSV, XLSX, YAML or JSON.
         sheet: Name of the sheet of a workbook; by default the first sheet.
         columns: Keys that the entries may state.
+        unit: Unit of tables that state none; it may show that points or commas are decimal.
 
     Returns:
         The entries with exact values, and the unit that the file states for all of them.
@@ -100,9 +101,9 @@ def read_entries(
     suffix, comma = path.suffix.lower(), False
     if suffix in TABLE_SUFFIXES:
         table = tables.read_workbook(path, sheet) if suffix in WORKBOOKS else tables.read_csv(path)
-        raw, unit, comma = _table_entries(path, table, columns)
+        raw, stated, comma = _table_entries(path, table, columns, unit)
     else:
-        raw, unit = _document_entries(path, columns)
+        raw, stated = _document_entries(path, columns)
     if not raw:
         raise OrderError(f"{path}: no {columns.titles[0]} in it; {columns.needed}")
     if renamed := dict.fromkeys(name for _, _, header in raw for name in header.renamed):
@@ -121,14 +122,14 @@ def read_entries(
             entries.append(Entry(place, _with_sides(known, header, comma, columns.needed)))
         except (TypeError, ValueError) as error:
             raise OrderError(f"{path}, {place}: {error}") from error
-    return entries, unit
+    return entries, stated
 
 
 # ---------------------------------------------------------------------- tables
 
 
 def _table_entries(
-    path: Path, table: Table, columns: Columns
+    path: Path, table: Table, columns: Columns, unit: str | None
 ) -> tuple[list[_Raw], str | None, bool]:
     """Return the entries of a table, its unit, and whether commas are decimal."""
     if not table.rows:
@@ -138,10 +139,10 @@ def _table_entries(
     keys = header.keys
     rows = table.rows[1:] if named else table.rows
     numbers = [
-        (row.line, number)
+        (row.line, number, _unit_of(key, cell, row, header, unit))
         for row in rows
-        for key, cell in zip(keys, row.cells, strict=False)
-        if key in (*_NUMBERS, "sides")
+        for column, (key, cell) in enumerate(zip(keys, row.cells, strict=False))
+        if key in (*_NUMBERS, "sides") and column not in row.floats
         for number in _DIGITS.findall(cell)  # a cell may have a unit, or three sides
     ]
     comma = tables.decimal_comma(path, table.delimiter, numbers)
@@ -165,8 +166,23 @@ def _table_entries(
                     f"{path}, {place}: {cell!r} in column {number}, without a name; name the "
                     "column, or remove it"
                 )
-        entries.append((place, _by_key(keys, row.cells), header))
+        # A decimal comma of texts does not apply to the numbers of a workbook.
+        cells = [
+            float(cell) if key in _NUMBERS and column in row.floats else cell
+            for column, (key, cell) in enumerate(zip(keys, row.cells, strict=False))
+        ]
+        entries.append((place, _by_key(keys, cells), header))
     return entries, header.unit, comma
+
+
+def _unit_of(key: str, cell: str, row: Row, header: Header, unit: str | None) -> Fraction:
+    """Return the unit of a length in metres; 0 if it is none, or has no unit."""
+    if key not in _LENGTHS:
+        return Fraction(0)
+    _, own = split_unit(keyboard_signs(cell).lower().replace("*", "x").split("x")[-1])
+    stated = _by_key(header.keys, row.cells).get("unit")
+    word = own or stated or header.unit or unit or ""
+    return metres(word) if is_unit(word) else Fraction(0)
 
 
 def _check_row_numbers(path: Path, rows: Sequence[Row], column: int, title: str) -> None:

@@ -349,7 +349,7 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
     Raises:
         OrderError: The file is missing, or an entry is wrong; the message names the place.
     """
-    entries, stated = read_entries(path, sheet)
+    entries, stated = read_entries(path, sheet, unit=unit.of())
     header = path.suffix.lower() in TABLE_SUFFIXES
     if header and stated and unit.named and stated != unit.named:
         raise OrderError(

@@ -15,7 +15,8 @@ import re
 import warnings
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,10 @@ _CELL = re.compile(r"[;,\t|(\[\n]|\uff08")
 """Characters that separate the names of columns from each other and from their units."""
 _TIMES = re.compile(r"(?:(.*\S)\s+)?x(\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
-_DECIMAL_COMMA = re.compile(r"[+-]?(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+|\d{4,},\d+)")
-_DECIMAL_POINT = re.compile(r"[+-]?(?:\d+\.(?:\d{1,2}|\d{4,})|0\.\d+|\d{4,}\.\d+)")
-_GROUP = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+_DECIMAL = re.compile(r"[+-]?(?:\d+([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+|\d{4,}([.,])\d+)")
+_GROUP = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")
+_LONGEST = 20
+"""Metres; if a length with groups of thousands were longer, its mark must be decimal."""
 _SIGNIFICANT = 15
 """Significant digits of a spreadsheet; further digits are rounding errors of its arithmetic."""
 
@@ -68,10 +70,17 @@ class Columns:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: its line number, from 1, and its cells without empty cells at the end."""
+    """A row of a table.
+
+    Attributes:
+        line: Its line number, from 1.
+        cells: Its cells, without empty cells at the end.
+        floats: Columns of the cells that a workbook stores as numbers, not whole ones.
+    """
 
     line: int
     cells: tuple[str, ...]
+    floats: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -187,25 +196,38 @@ def read_csv(path: Path) -> Table:
     )
 
 
-def decimal_comma(path: Path, delimiter: str, numbers: Sequence[tuple[int, str]]) -> bool:
+def decimal_comma(path: Path, delimiter: str, numbers: Sequence[tuple[int, str, Fraction]]) -> bool:
     """Return whether commas are decimal in the numbers of a table.
+
+    Args:
+        path: The file.
+        delimiter: Character between its cells; "" for a workbook.
+        numbers: Line, text and unit of each number; the unit is in metres, or 0 for other numbers
+            than lengths.
 
     Raises:
         OrderError: Points may separate thousands, because no other number shows that they are
             decimal.
     """
-    comma = any(_DECIMAL_COMMA.fullmatch(cell) for _, cell in numbers)
-    point = any(_DECIMAL_POINT.fullmatch(cell) for _, cell in numbers)
-    if delimiter != "," and not point:
-        for line, cell in numbers:
-            # Numbers of a workbook do not end in 0 after the point, but its texts may.
-            if _GROUP.fullmatch(cell) and (delimiter or cell.endswith("0")):
-                raise OrderError(
-                    f"{path}, line {line}: {cell!r} may be {float(cell):g} or "
-                    f"{cell.replace('.', '')}: write thousands without a separator, or decimals "
-                    f"as {cell}0"
-                )
-    return comma
+    marks = {_decimal_mark(text, unit) for _, text, unit in numbers}
+    for line, text, _ in numbers if delimiter != "," and "." not in marks else ():
+        if (group := _GROUP.fullmatch(text)) and group[1] == ".":
+            decimal = f"write it as {text}0" if delimiter else "store it as a number, not as a text"
+            raise OrderError(
+                f"{path}, line {line}: {text!r} may be {float(text):g} or {text.replace('.', '')}: "
+                "write thousands without a separator; if the point is decimal in this file, "
+                f"{decimal}"
+            )
+    return "," in marks
+
+
+def _decimal_mark(text: str, unit: Fraction) -> str | None:
+    """Return the decimal mark of a number if it cannot separate thousands."""
+    if group := _GROUP.fullmatch(text):
+        thousands = abs(int(text.replace(group[1], "")))
+        return group[1] if thousands * unit > _LONGEST else None
+    decimal = _DECIMAL.fullmatch(text)
+    return decimal and (decimal[1] or decimal[2] or decimal[3])
 
 
 def _row(line: int, cells: Any) -> Row:
@@ -252,6 +274,8 @@ def read_workbook(path: Path, sheet: str = "") -> Table:
         place = f"{path}, line {line}"
         title = sum(cell.value is not None for cell in cells) <= 2
         row = _row(line, [_cell(place, c, texts[c.coordinate].value, title) for c in cells])
+        floats = (n for n, cell in enumerate(cells) if isinstance(cell.value, float))
+        row = replace(row, floats=frozenset(floats))
         if row.cells and not row.cells[0].startswith("#"):
             rows.append(row)
     return Table(tuple(rows))
