@@ -91,6 +91,20 @@ def test_a_mesh_beside_the_plan_comes_before_those_in_folders_above(tmp_path: Pa
     assert find_source("x" * 300, plan) == "x" * 300  # longer than names of files may be
 
 
+def test_a_mesh_far_above_the_plan_is_not_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = tmp_path / "project" / "runs" / "1" / "plan.json"
+    plan.parent.mkdir(parents=True)
+    for folder in (tmp_path, plan.parents[2]):
+        (folder / "cup.stl").touch()
+    assert find_source("cup.stl", plan) == "cup.stl"  # from a directory without the plan
+    monkeypatch.chdir(plan.parents[2])
+    assert find_source("cup.stl", plan) == "cup.stl"
+    (plan.parents[1] / "mug.stl").touch()
+    assert find_source("mug.stl", plan) == str(plan.parents[1] / "mug.stl")
+
+
 @pytest.mark.parametrize(
     "options",
     [

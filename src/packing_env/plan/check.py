@@ -45,8 +45,8 @@ def check_plan(path: str | Path) -> Report:
     of an item (``instance``, ``item_id``, ``orientation``) is not a claim and is not checked.
 
     Args:
-        path: The plan. The mesh files that it names are searched under their names, also from the
-            folders above the plan, and beside the plan.
+        path: The plan. The mesh files that it names are searched under their names from the working
+            directory, beside the plan, and in the folder above it.
 
     Returns:
         The report, with the first claim that is wrong, if any.

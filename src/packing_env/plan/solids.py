@@ -74,10 +74,13 @@ def find_source(source: str, plan: Path) -> str:
     """Return the path of a mesh file that a plan names; unchanged if there is no such file.
 
     The file is searched under its name from the working directory and from the folder of the plan,
-    then beside the plan, then under its name from the folders above the plan (so that a folder with
-    parts and plan may be moved).
+    then beside the plan, then under its name from the folders above the plan: up to the working
+    directory if the plan is below it, otherwise only from the next one (so that a folder with parts
+    and plan may be moved).
     """
-    own, *above = plan.absolute().parents
+    own, *above = Path(os.path.abspath(plan)).parents
+    here = Path.cwd()
+    above = above[: above.index(here) if here in above else 1]
     places = [Path(source), own / source, own / Path(source).name]
     places += [folder / source for folder in above]
     # A name that the system refuses, or may not look at, is no file.
