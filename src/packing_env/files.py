@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import signal
 import stat
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,6 +51,28 @@ def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
 
         raise OSError(f"it has {human(size)}, but at most {human(at_most)} are read")
     return data
+
+
+@contextlib.contextmanager
+def finished_first() -> Iterator[None]:
+    """Raise ``KeyboardInterrupt`` only at the end of a block; a second Ctrl-C ends it at once."""
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    pressed = []
+
+    def note(number: int, frame: Any) -> None:
+        pressed.append(number)
+        signal.signal(signal.SIGINT, usual)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def split_item(path: str | Path) -> tuple[Path, int | None]:

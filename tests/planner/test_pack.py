@@ -3,7 +3,9 @@
 import csv
 import json
 import os
+import signal
 import time
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -19,8 +21,10 @@ import packing_env as pe
 from agents.cli import main as cli
 from packing_env import planner
 from packing_env.plan import check_plan
+from packing_env.plan.loading.loader import Loader
 from packing_env.planner import OrderError, Part, read_parts
 from packing_env.planner.grid.search import OrderSearch
+from packing_env.render import save_glb
 
 BOX = Part(sides=(50, 40, 30), unit="mm", name="box")
 BAR = Part(sides=(90, 20, 20), unit="mm", name="bar", quantity=4)
@@ -284,6 +288,80 @@ def test_a_folder_of_meshes_beats_the_first_order(tmp_path: Path) -> None:
     assert plan.num_packed + plan.num_left == 21
     # One more part outweighs a little volume, and a lower load a little more.
     assert plan.num_packed > first.num_packed or plan.utilization >= first.utilization - 1e-3
+
+
+@pytest.mark.parametrize("phase", ["search", "reasons"])
+def test_containers_that_are_packed_outlast_an_interrupt(
+    phase: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trimesh.creation.icosphere(1, 15.0).export(tmp_path / "ball.stl")
+    calls = 0
+
+    def interrupted(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if phase == "reasons" or calls == 2:
+            raise KeyboardInterrupt
+        return OrderSearch(*given)
+
+    where = {"search": "packer.OrderSearch", "reasons": "grid.reasons.Reasons.of"}[phase]
+    monkeypatch.setattr(f"packing_env.planner.{where}", interrupted)
+    plan = pe.pack([str(tmp_path / "ball.stl"), "x20"], "90x60x45mm", 0.5, containers=2)
+    assert len(plan.containers) == (1 if phase == "search" else 2)
+    assert plan.num_packed + plan.num_left == 20
+    assert phase == "search" or "interruption" in plan.left[0].reason
+
+
+@pytest.mark.parametrize("fill", [False, True])
+def test_boxes_that_are_packed_outlast_an_interrupt(
+    fill: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, calls = Loader.run, 0
+
+    def interrupted(self: Loader, *given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise KeyboardInterrupt
+        return run(self, *given)
+
+    monkeypatch.setattr(Loader, "run", interrupted)
+    parts = [Part(sides=(1, 1, 1), quantity=8 if fill else 20), Part(sides=(1, 1, 2))]
+    plan = pe.pack(planner.Fill(parts) if fill else parts, (2, 2, 3), 0.2, containers=3)
+    assert plan.interrupted
+    assert plan.num_packed >= 9
+    assert plan.copies == (1 if fill else None)
+
+
+def test_ctrl_c_while_trimesh_is_imported_is_not_ignored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trimesh.creation.box((1, 1, 1)).export(tmp_path / "cube.ply")
+
+    def imported(name: str) -> Any:
+        with suppress(BaseException):  # as trimesh itself imports its optional packages
+            signal.raise_signal(signal.SIGINT)
+        return trimesh
+
+    monkeypatch.setattr("packing_env.items.meshes.readers.import_module", imported)
+    with pytest.raises(KeyboardInterrupt):
+        Part(str(tmp_path / "cube.ply")).load()
+
+
+def test_ctrl_c_while_files_are_written_leaves_the_whole_plan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupted(path: Path, packings: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        save_glb(path, packings)
+
+    monkeypatch.setattr("packing_env.planner.files.save_glb", interrupted)
+    (tmp_path / "order.csv").write_text("dx,dy,dz\n1,1,1\n")
+    words = ["pack", str(tmp_path / "order.csv"), "--container", "2x2x2mm", "--seconds", "0.1"]
+    assert cli.main([*words, "--out", str(tmp_path / "out")]) == 130
+    assert "wrote" in capsys.readouterr().out
+    assert check_plan(tmp_path / "out" / "plan.json").holds
+    assert len(list((tmp_path / "out").iterdir())) == 6
 
 
 @pytest.mark.parametrize("fill", [False, True])

@@ -17,7 +17,7 @@ from agents.config.folders import ConfigError
 from agents.config.imports import imported
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras, planner
-from packing_env.files import read_bytes, reason, split_item
+from packing_env.files import finished_first, read_bytes, reason, split_item
 from packing_env.items.meshes.gltf import check_glb
 from packing_env.items.meshes.surface import named
 from packing_env.planner.reading.constraints import STABILITY, check_options
@@ -29,7 +29,7 @@ from packing_env.values import UNITS, check_choice, check_number, read_unit
 if TYPE_CHECKING:
     from packing_env.planner import ContainerType, Part, Plan
 
-HOLDS, VIOLATED = 0, 1
+HOLDS, VIOLATED, INTERRUPTED = 0, 1, 130
 """Exit codes."""
 _MOST_ROWS = 100
 """Largest number of rows of the table; a longer one omits parts that are packed completely."""
@@ -97,7 +97,6 @@ def finish(
     plan: Plan, parts: Sequence[Part], options: argparse.Namespace, *, pdf: bool = False
 ) -> int:
     """Print a plan, write its files and check them; the exit code is 1 if a check fails."""
-    from packing_env.plan import PlanError, check_plan
     from packing_env.planner.copies import complete_kits
 
     console = PlainConsole()
@@ -108,10 +107,26 @@ def finish(
     else:
         for name, (complete, asked) in complete_kits(parts, plan).items():
             console.say(f"{name}: {complete} of {asked} kits complete")
+    files: list[Path] = []
     try:
-        files = planner.save(plan, options.out, pdf=pdf)
+        with finished_first():
+            files = planner.save(plan, options.out, pdf=pdf)
+        code = _check_files(console, plan, files)
     except OSError as error:
         raise ConfigError(f"--out {options.out} cannot be written: {reason(error)}") from error
+    except KeyboardInterrupt:
+        if not files:
+            raise
+        console.say("interrupted, so not all plans were checked: packing check does it")
+        code = INTERRUPTED
+    console.say(f"wrote {options.out}: {', '.join(file.name for file in files)}")
+    return code
+
+
+def _check_files(console: PlainConsole, plan: Plan, files: Sequence[Path]) -> int:
+    """Check each container's plan and print its verdict; return the exit code."""
+    from packing_env.plan import PlanError, check_plan
+
     code = HOLDS
     for file, packing in zip(files, plan.containers, strict=False):
         size = " x ".join(f"{side / UNITS[plan.unit]:g}" for side in packing.container)
@@ -127,7 +142,6 @@ def finish(
             f"{file.name}: {name}{size} {plan.unit}, {_number_of_parts(len(packing.items))}, "
             f"{100 * packing.utilization:.1f} %, {height}, {verdict}",
         )
-    console.say(f"wrote {options.out}: {', '.join(file.name for file in files)}")
     return code
 
 

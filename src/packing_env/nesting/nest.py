@@ -28,7 +28,7 @@ from packing_env.planner.reading.containers import (
 )
 from packing_env.planner.reading.lengths import read_length
 from packing_env.planner.reading.parts import Part, Parts, read_parts
-from packing_env.planner.reasons import NO_ROOM, OFF_CELLS, TOO_LARGE
+from packing_env.planner.reasons import INTERRUPTED, NO_ROOM, OFF_CELLS, TOO_LARGE
 from packing_env.planner.result import Plan, left_over
 from packing_env.values import ParameterError, check_number
 
@@ -40,8 +40,6 @@ COARSE = (2,)
 """How many voxels are joined along each axis to coarse ones for the search."""
 MAX_PIECES = 5_000
 """Largest number of pieces of an order: the search compares all pairs."""
-INTERRUPTED = "no room found before the interruption"
-"""Reason of parts that are left over when the user stops the search."""
 OUT_OF_TIME = "not tried in time; give more seconds, or a larger cell"
 """Reason of parts that are left over when the time ends before every part has been tried."""
 
@@ -253,6 +251,8 @@ class _Nester:
             self.left = search.left
             self.tried += search.tried
             self.out_of_time |= not search.tried_all
+        if self.interrupted and not packings:
+            raise KeyboardInterrupt  # a plan without parts would replace an earlier one
         return Plan(
             containers=tuple(packings),
             left=left_over(self.order, self.left, self._reason),

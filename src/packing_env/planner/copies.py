@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from packing_env.planner.reading.parts import (
@@ -68,30 +68,52 @@ def most_copies(
         seconds = 1e-6 if plan.interrupted else seconds
         return plan
 
+    best, whole = None, 0
+    try:
+        for plan, copies in _growing(packed, most, order[0].quantity if len(one) == 1 else None):
+            best, whole = plan, copies
+    except KeyboardInterrupt:  # during the first load of a container
+        if best is None:
+            raise
+        best, seconds = replace(best, interrupted=True), 1e-6
+    if best is None or (len(one) == 1 and whole < order[0].quantity):
+        return run(order, seconds, False)
+    return replace(best, copies=whole, seconds=time.monotonic() - start)
+
+
+def _growing(
+    packed: Callable[[int, float], Plan], most: int, single: int | None
+) -> Iterator[tuple[Plan, int]]:
+    """Yield plans of more and more copies, and their number.
+
+    Args:
+        packed: Packs a number of copies in a share of the time.
+        most: Largest number of copies.
+        single: Quantity of the part if there is one part.
+    """
     # 1. Double the number of copies until some are left over.
-    best, whole, more = None, 0, 1
+    whole, more = 0, 1
     while True:
         plan = packed(more, 3.0)
         if plan.num_left:
             break
-        best, whole = plan, more
+        whole = more
+        yield plan, whole
         if whole == most:
             _LOGGER.warning("no more than %d copies are packed", most)
             break
         more = min(2 * whole, most)
-    if len(one) == 1 and plan.num_packed >= max(whole, order[0].quantity):
-        best, whole = _of_packed(plan), plan.num_packed
+    if single is not None and plan.num_packed >= max(whole, single):
+        yield _of_packed(plan), plan.num_packed
     # 2. Bisect between the last number that fits and the first that does not.
-    while more - whole > 1 and len(one) > 1:
+    while more - whole > 1 and single is None:
         middle = (whole + more) // 2
         plan = packed(middle, math.log2(more - whole) + 1.0)
         if plan.num_left:
             more = middle
         else:
-            best, whole = plan, middle
-    if best is None or (len(one) == 1 and whole < order[0].quantity):
-        return run(order, seconds, False)
-    return replace(best, copies=whole, seconds=time.monotonic() - start)
+            whole = middle
+            yield plan, whole
 
 
 def _of_packed(plan: Plan) -> Plan:

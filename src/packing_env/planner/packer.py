@@ -14,6 +14,7 @@ import torch
 
 from packing_env.constraints import Constraints
 from packing_env.core.stability import check_rule
+from packing_env.files import finished_first
 from packing_env.items import CatalogueError, Mesh
 from packing_env.items.handling import Stacking
 from packing_env.items.meshes.mesh import TooSmallError
@@ -149,8 +150,11 @@ def pack(
         return run(order, seconds, False)
     # Whole kits: if some parts are left over, fewer kits may leave no part of theirs.
     plan = run(order, seconds / 2, False)
-    first = whole_kits(order, plan, run, seconds / 4)
-    return plan if first is None else run(order, seconds / 4, False, first)
+    try:
+        first = whole_kits(order, plan, run, seconds / 4)
+        return plan if first is None else run(order, seconds / 4, False, first)
+    except KeyboardInterrupt:  # during a first load
+        return replace(plan, interrupted=True)
 
 
 def _wants_kits(order: Sequence[Part]) -> bool:
@@ -219,7 +223,7 @@ def _pack_boxes(
         packer.pack(seconds)
     else:
         packer.pack_first(first, seconds)
-    reasons = BoxReasons(packer, max(_LEAST_SECONDS, seconds))
+    reasons = BoxReasons(packer, max(_LEAST_SECONDS, 0.0 if packer.interrupted else seconds))
     number = sum(part.quantity for part in order.parts)
     return Plan(
         containers=tuple(packing_of_boxes(order, filled, number) for filled in packer.filled),
@@ -280,13 +284,27 @@ class _Packer:
         self.left = [part.quantity for part in parts]
         self.packed: list[Packing] = []
         self.filled: list[tuple[Poses, State]] = []
-        self.tried, self._interrupted = 0, False
+        self.tried, self._taken, self._stopped = 0, 0.0, False
 
     def pack(self, limit: int, seconds: float) -> Plan:
         """Fill containers until all is packed, nothing more fits, or there are enough of them."""
-        searches = self._searches()
-        start, taken = time.perf_counter(), 0.0
-        while True:
+        try:
+            self._fill(limit, seconds)
+        except KeyboardInterrupt:  # during a first construction, or after a search
+            if not self.packed:
+                raise
+            self._stopped = True
+        # The reasons take some seconds at most.
+        spare = max(_LEAST_SECONDS, 0.0 if self._stopped else seconds)
+        reasons = Reasons(self.poses, self.filled, self.left, spare)
+        left = left_over(self.parts, self.left, None if self._trial else reasons.of)
+        return Plan(
+            tuple(self.packed), left, self.unit, self.tried, self._taken, interrupted=self._stopped
+        )
+
+    def _fill(self, limit: int, seconds: float) -> None:
+        searches, start = self._searches(), time.perf_counter()
+        while searches and any(self._waiting()) and len(self.packed) < limit:
             spare = start + seconds - time.perf_counter()
             for search in searches if len(searches) > 1 else ():
                 self._improve(search, time.perf_counter() + _TRIAL * spare / limit / len(searches))
@@ -297,26 +315,18 @@ class _Packer:
             now = time.perf_counter()
             if not self._trial or len(search.best.packed) < sum(self._waiting()):
                 self._improve(search, now + (start + seconds - now) / more)
-            taken = time.perf_counter() - start  # without the full steps, which may be compiled now
-            self._take(search, seconds)
+            self._taken = time.perf_counter() - start  # the full steps may be compiled now
+            with finished_first():
+                self._take(search, seconds)
             searches = self._searches()
-            if not searches or not any(self._waiting()) or len(self.packed) == limit:
-                break
-        # The reasons take some seconds at most.
-        spare = max(_LEAST_SECONDS, 0.0 if self._interrupted else seconds)
-        reasons = Reasons(self.poses, self.filled, self.left, spare)
-        left = left_over(self.parts, self.left, None if self._trial else reasons.of)
-        return Plan(
-            tuple(self.packed), left, self.unit, self.tried, taken, interrupted=self._interrupted
-        )
 
     def _improve(self, search: OrderSearch, deadline: float) -> None:
         """Improve a search until a deadline, unless the user has ended the search."""
         try:
-            if not self._interrupted:
+            if not self._stopped:
                 search.improve(deadline)
         except KeyboardInterrupt:  # the best packing so far is the result
-            self._interrupted = True
+            self._stopped = True
 
     def _waiting(self) -> list[int]:
         """Return how many of each part are left that some container may take."""

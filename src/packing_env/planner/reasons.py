@@ -23,6 +23,7 @@ TOO_HEAVY = "too heavy for any container that it fits into (weight_limit)"
 NEVER = (FALLS, OFF_CELLS, OTHER_FACE, OTHER_TURN, TOO_LARGE)
 """Reasons of parts that are never packed. If containers differ, the first in this list counts."""
 NO_ROOM = "no room found"
+INTERRUPTED = "no room found before the interruption"
 NOT_TRIED = "no room found in time; with more seconds, constraints are lifted to find the cause"
 CAUSES = {
     "no_stacking": "nothing may rest on what is below",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from packing_env.plan import Packing
 from packing_env.planner.reading.parts import Part
+from packing_env.planner.reasons import INTERRUPTED
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,16 @@ class LeftOver:
 def left_over(
     parts: Sequence[Part], counts: Sequence[int], reason: Callable[[int], str] | None
 ) -> tuple[LeftOver, ...]:
-    """Return the parts of which pieces are left over; ``reason`` gives the reason of a number."""
+    """Return the parts of which pieces are left over; ``reason`` gives the reason of a number.
+
+    Ctrl-C ends the search for reasons.
+    """
+    texts = {}
+    with suppress(KeyboardInterrupt):
+        for number, count in enumerate(counts):
+            texts[number] = reason(number) if reason and count else ""
     return tuple(
-        LeftOver(part.label, count, reason(number) if reason else "")
+        LeftOver(part.label, count, texts.get(number, INTERRUPTED))
         for number, (part, count) in enumerate(zip(parts, counts, strict=True))
         if count
     )

@@ -190,7 +190,8 @@ def _off_polygon(number: int, words: list[str]) -> list[int]:
 
 def _with_trimesh(kind: str, load: Callable[[Any], Any]) -> Any:
     try:
-        trimesh = import_module("trimesh")
+        with files.finished_first():  # an import inside trimesh would ignore the interrupt
+            trimesh = import_module("trimesh")
     except ImportError as error:
         raise MeshError(
             f"reading {kind} files needs trimesh: pip install packing-env[mesh]"

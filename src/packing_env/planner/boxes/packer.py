@@ -64,6 +64,15 @@ class BoxPacker(BoxLoads):
         """
         compile_kernels()
         start = time.monotonic()
+        try:
+            self._search(start, seconds)
+        except KeyboardInterrupt:  # during a first load, or after the search
+            if not self.filled:
+                raise
+            self.interrupted = True
+        self.seconds = time.monotonic() - start
+
+    def _search(self, start: float, seconds: float) -> None:
         deadline = start + seconds
         # 1. A first answer. If there is no choice between sets of containers, it takes all the
         # time.
@@ -81,7 +90,6 @@ class BoxPacker(BoxLoads):
         # 3. Equal weights.
         if balanced and len(self.filled) > 1:
             self.filled = equalize(self, self.filled, deadline)
-        self.seconds = time.monotonic() - start
 
     def pack_first(self, first: Sequence[int], seconds: float) -> None:
         """Pack some boxes of each kind, then every other box that has a place beside them."""
