@@ -5,6 +5,7 @@ import math
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from packing_env.items.shapes import SHAPES
 from packing_env.kernels.nests.overlaps_numba import measure
 from packing_env.nesting import levels
 from packing_env.nesting.bits import from_bits
+from packing_env.nesting.greedy import Greedy
 from packing_env.nesting.levels import Level, MeshPart, Room, TurnedVoxels
 from packing_env.nesting.pieces import Piece, leaving, to_nest
 from packing_env.nesting.search import NestSearch, _Failed
@@ -449,6 +451,24 @@ def test_a_part_that_never_fits_does_not_end_the_search() -> None:
     search._failures[:] = 5000.0
     assert search._with_another(1) is None
     assert len(search.pieces) == 1
+
+
+def test_no_further_part_or_container_is_begun_after_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill, calls = Greedy.fill, 0
+
+    def counted(self: Greedy, *given: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        return fill(self, *given)
+
+    monkeypatch.setattr(Greedy, "fill", counted)
+    monkeypatch.setattr(sys.modules["packing_env.nesting.nest"], "_warm_up", lambda: None)
+    part = Part(sides=(3, 3, 3), unit="cm", quantity=9)
+    plan = pe.nest([part], (0.07,) * 3, 1e-9, cell=CELL, containers=3)
+    assert plan.num_packed == calls == 1
+    assert "not tried in time" in plan.left[0].reason
 
 
 @pytest.mark.parametrize(("phase", "call"), [("greedy.best_place", 40), ("search.separate", 1)])

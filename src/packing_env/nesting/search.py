@@ -122,10 +122,10 @@ class NestSearch:
         self.fill(until, FILLINGS if sketch is None else 1)
         spare = max(0.0, until - time.perf_counter())
         trial = TRIAL if sketch is None else SKETCHED_TRIAL
-        trials = max(0 if sketch is None else 1, int(spare / trial) - 1)
+        trials = max(0 if sketch is None or not spare else 1, int(spare / trial) - 1)
         for _ in range(trials):
             self._try(sketch, time.perf_counter() + spare / (trials + 1))
-        if sketch is not None:
+        if sketch is not None and time.perf_counter() < until:
             self.fill(until)
         self._improve(until)
 
@@ -276,8 +276,9 @@ class NestSearch:
         try:
             if sketch is not None:
                 trial.sketch(sketch, until)
-            trial.fill(until)
-            trial._improve(until)
+            if time.perf_counter() < until:
+                trial.fill(until)
+                trial._improve(until)
         finally:  # also if the user interrupts it
             self.tried += trial.tried
             if self._improves(trial.pieces, trial.height):
@@ -353,7 +354,6 @@ class NestSearch:
         return max((self.level.least_height(piece.part) for piece in pieces), default=0)
 
     def _begin(self, seed: int) -> list[Piece]:
-        """Return the pieces with which an attempt begins."""
         if not self._failed:
             return self.pieces
         random = np.random.default_rng(seed)
