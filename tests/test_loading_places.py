@@ -53,6 +53,16 @@ def test_a_row_of_boxes_is_passed_box_by_box(monkeypatch: pytest.MonkeyPatch) ->
     assert one_more((20, sum(widths), 70), types, load, stability="com_hull")
 
 
+def test_a_search_for_places_goes_on_with_more_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_COMPARISONS", 2_000)
+    widths = [10 + n for n in range(80)]
+    types = [BoxType([(20, width, 50)], 1) for width in widths] + [BoxType([(15, 15, 15)], 1)]
+    load = [LoadedBox(n, 0, (0, sum(widths[:n]), 0)) for n in range(80)]
+    given = (20, sum(widths), 70), types, load, 80, LoadRules("com_hull")
+    assert has_place(*given) is None
+    assert has_place(*given, 10.0)
+
+
 @pytest.mark.parametrize(
     ("room", "load", "rules", "found"),
     [

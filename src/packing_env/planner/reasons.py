@@ -24,7 +24,7 @@ NEVER = (FALLS, OFF_CELLS, OTHER_FACE, OTHER_TURN, TOO_LARGE)
 """Reasons of parts that are never packed. If containers differ, the first in this list counts."""
 NO_ROOM = "no room found"
 INTERRUPTED = "no room found before the interruption"
-NOT_TRIED = "no room found in time; with more seconds, constraints are lifted to find the cause"
+NOT_TRIED = "no room found in time; with more seconds, more places and causes are tried"
 CAUSES = {
     "no_stacking": "nothing may rest on what is below",
     "max_load": "what is below would bear too much",

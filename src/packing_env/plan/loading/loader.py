@@ -27,6 +27,8 @@ from packing_env.plan.loading.search import WIDEST, Search, compile_kernels
 from packing_env.types import ParameterError, check_integer, check_number
 
 _LOGGER = logging.getLogger("packing_env.plan.loading")
+_PLACES = 0.1
+"""Time to find places for left-over boxes after a search, as a share of the time of the search."""
 
 
 def load_boxes(
@@ -120,4 +122,4 @@ class Loader:
                 self.interrupted = True
             self.tried = search.tried
             boxes = search.boxes()
-            return self._problem.loaded(fill_places(self._problem, boxes))
+            return self._problem.loaded(fill_places(self._problem, boxes, _PLACES * seconds))

@@ -13,7 +13,9 @@ from packing_env.plan.loading.problem import BoxType, LoadedBox, LoadRules, Prob
 from packing_env.plan.loading.rules import compiled_rules, fragile_last, settled
 
 _COMPARISONS = 300_000_000
-"""Largest number of pairs of boxes that a search for places compares, within a second."""
+"""Largest number of pairs of boxes that a search for places compares in a second."""
+_LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
+"""Range of the time for a search for places; Ctrl-C waits for its end."""
 
 
 class Places:
@@ -28,9 +30,10 @@ class Places:
 
     Args:
         problem: The boxes.
+        seconds: About the time after which searches are given up, from 1 to 10.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, seconds: float = 1.0) -> None:
         kernels = compiled()
         self._find, self._new_pile = kernels.places.find_place, kernels.rules.new_pile
         self._tables = kernels.tables
@@ -63,7 +66,9 @@ class Places:
             lengths=np.zeros((0, 3), np.int64),
         )
         self._loading = Loading(blocks, self._rules, room)
-        self._budget = np.array([_COMPARISONS])
+        self._budget = np.array(
+            [int(_COMPARISONS * min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS))]
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -136,18 +141,19 @@ class Places:
         return coordinates
 
 
-def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
+def fill_places(problem: Problem, boxes: np.ndarray, seconds: float = 1.0) -> np.ndarray:
     """Add every left-over box that has a place, the most valuable first; return the load.
 
     Args:
         problem: The boxes, with their counts.
         boxes: Kind, orientation and corner in the order of packing, ``[N, 5]``.
+        seconds: As for :class:`Places`.
     """
     left = np.array(problem.counts) - np.bincount(boxes[:, 0], minlength=len(problem.counts))
     if not left.any():
         return boxes
     # 1. Add boxes until none has a place.
-    places = Places(problem)
+    places = Places(problem, seconds)
     load = places.load_of(boxes)
     worth = np.array(problem.values or problem.volumes)
     largest = np.argsort(-worth, kind="stable").tolist()
@@ -194,6 +200,7 @@ def has_place(
     load: Sequence[LoadedBox],
     kind: int,
     rules: LoadRules,
+    seconds: float = 1.0,
 ) -> bool | None:
     """Return whether one more box of a type has a place in a finished load; None if unknown.
 
@@ -203,11 +210,12 @@ def has_place(
         load: The boxes in the order of packing.
         kind: Index of the type.
         rules: Rules that the load with the box has to satisfy.
+        seconds: As for :class:`Places`.
     """
     problem = Problem(container, types, rules)
     own = problem.kind_of(kind)
     if own is None:
         return False
-    places = Places(problem)
+    places = Places(problem, seconds)
     fits = places.with_one_more(places.load_of(problem.rows(load)), own) is not None
     return fits if fits or places.is_complete else None

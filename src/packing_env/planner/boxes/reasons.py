@@ -108,7 +108,8 @@ class _BoxLoad(Load):
         self._causes.check_time()
         free = {key: value for name in lifted for key, value in _OF_TYPES.get(name, {}).items()}
         types = [replace(each, **free) for each in self._order.types([1] * len(self._order.parts))]
-        place_exists = has_place(self.room.sides, types, self._boxes, part, self._rules(lifted))
+        rules, share = self._rules(lifted), self._causes.share
+        place_exists = has_place(self.room.sides, types, self._boxes, part, rules, share)
         if place_exists is None:
             raise OutOfTimeError
         return place_exists
