@@ -126,6 +126,9 @@ def test_plan_survives_json(env: pe.PackingEnv, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
     again = load_plan(tmp_path / "plan.json")
     assert make_plan(again) == plan
+    text = (tmp_path / "plan.json").read_text(encoding="utf-8").replace("\n", "\r\n")
+    (tmp_path / "edited.json").write_bytes(text.encode("utf-8-sig"))  # by an editor on Windows
+    assert make_plan(load_plan(tmp_path / "edited.json")) == plan
     assert plan["stability"] == "com_hull"
     assert plan["contact_tol"] == pytest.approx(0.02)
     assert plan["utilization"] == pytest.approx(packing_of(env, 1).utilization)
@@ -140,8 +143,9 @@ def test_plan_survives_json(env: pe.PackingEnv, tmp_path: Path) -> None:
         ({"format": "recipe"}, "not a packing plan"),
         ({"version": 99}, "version 99"),
         ({"cell": None}, "invalid value"),
-        ({"items": [{"unit": "m"}]}, "lacks the key 'order'"),
-        ({"items": [{"unit": "parsec"}]}, "parsec"),
+        ({"items": [{"unit": "m"}]}, "lacks the key 'order' of item 0"),
+        ({"items": [{"unit": "parsec"}]}, "item 0: .*parsec"),
+        ({"items": {}}, "items must be a list"),
     ],
     ids=str,
 )

@@ -256,6 +256,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("# L (mm),W (mm),H (mm)\n1,60,40\n", "line 1: names of columns in a comment"),
         ("a,b,c\nname,dx,dy,dz\nmug,12,10,9\n", "line 1: 'a' is not supported"),
         ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),
+        ("name,file\nlid,lid.stl\n", "order.csv, line 2: lid.stl: no such file"),
     ],
 )
 def test_what_is_not_understood_is_refused(text: str, message: str, write: Write) -> None:

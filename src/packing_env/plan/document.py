@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -152,7 +152,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
         PlanError: The file is not a plan, or has another version; the message names the file.
     """
     try:
-        plan = files.parse_json(files.read_text(path))
+        plan = files.parse_json(files.read_text(path, encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise PlanError(f"{path}: cannot be read as a JSON plan ({files.reason(error)})") from error
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
@@ -179,7 +179,8 @@ def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
     try:
         packing = _from_json(plan)
     except KeyError as error:
-        raise PlanError(f"{path}: the plan lacks the key {error.args[0]!r}") from error
+        key, *place = error.args
+        raise PlanError(f"{path}: the plan lacks the key {key!r}{''.join(place)}") from error
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PlanError(f"{path}: the plan has an invalid value ({error})") from error
     sources = {item.source for item in packing.items if item.extent is None}
@@ -218,7 +219,7 @@ def _from_json(plan: Mapping[str, Any]) -> Packing:
 
 
 def _packing_of(plan: Mapping[str, Any]) -> Packing:
-    items = tuple(_item_from_json(item) for item in plan["items"])
+    items = tuple(_items(plan["items"]))
     rules = Constraints.read(plan.get("constraints", {}))
     if "weight" in rules.needs and any("weight" not in item.handling for item in items):
         raise ValueError("max_load, weight_limit and balance need the weight of each item")
@@ -237,6 +238,18 @@ def _packing_of(plan: Mapping[str, Any]) -> Packing:
         name=plain_name(read("name", plan.get("name", ""), str)),
         container_unit=read("container_unit", plan.get("container_unit", ""), _UNIT_OR_NONE),
     )
+
+
+def _items(items: Any) -> Iterator[PlacedItem]:
+    if not isinstance(items, list):
+        raise ValueError("items must be a list")
+    for number, item in enumerate(items):
+        try:
+            yield _item_from_json(item)
+        except KeyError as error:
+            raise KeyError(*error.args, f" of item {number}") from error
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ValueError(f"item {number}: {error}") from error
 
 
 def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:

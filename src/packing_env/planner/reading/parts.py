@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packing_env.files import read_bytes
+from packing_env.files import read_bytes, split_item
 from packing_env.items import Mesh, MeshError, load_mesh
 from packing_env.items.handling import read_faces, read_handling
 from packing_env.items.inputs import expand, item_names, numbered
@@ -365,6 +365,8 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
 def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
     values, file = entry.values, entry.values.get("file", "")
     try:
+        if file and not split_item(path.parent / file)[0].exists():
+            raise OrderError(f"{file}: no such file in the folder of the order; check its path")
         return Part(
             file=str(path.parent / file) if file else "",
             sides=values.get("sides"),
