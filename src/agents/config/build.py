@@ -16,9 +16,9 @@ from agents.config.compose import compose
 from agents.config.folders import ConfigError, groups
 from agents.config.imports import conf_folders
 from agents.config.keys import check_name
-from agents.policies.shapes import with_shape_check
 from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
+from agents.shapes import with_shape_check
 from packing_env.envs.checks import check_env, check_observed
 from packing_env.names import close_names
 from packing_env.values import ParameterError

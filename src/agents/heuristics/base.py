@@ -11,6 +11,7 @@ from tensordict import NestedKey, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
+from agents.shapes import ShapeCheck
 from packing_env import PackingEnv
 from packing_env.core import feasibility, observation
 from packing_env.core.actions import LatticeMode
@@ -64,6 +65,9 @@ class Heuristic(TensorDictModuleBase):
         reads: Names of the observations that the rule needs.
     """
 
+    needs_state = False
+    """Whether a rule that reads observations also reads the environment's state in every mode."""
+
     def __init__(self, env: PackingEnv, item_order: str | None, reads: set[str]) -> None:
         super().__init__()
         self.item_order = None if item_order is None else ITEM_ORDERS[item_order]
@@ -77,9 +81,11 @@ class Heuristic(TensorDictModuleBase):
         if self.from_state:
             self._observed = env.params.evolve(observation=tuple(sorted(reads)))
             self.in_keys = []
-            return
-        check_observed(env, reads, "the heuristic")
-        self.in_keys = [("observation", key) for key in sorted(reads)] + ["action_mask"]
+        else:
+            check_observed(env, reads, "the heuristic")
+            self.in_keys = [("observation", key) for key in sorted(reads)] + ["action_mask"]
+        rows = self.from_state or (self.needs_state and bool(reads))
+        self.register_forward_pre_hook(ShapeCheck(self, env, rows=rows))
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action of every row under the mode's keys."""

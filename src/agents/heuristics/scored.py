@@ -119,6 +119,7 @@ class CandidateHeuristic(ScoredHeuristic):
     """Heuristic for the mode ``candidate``: it scores the proposed placements."""
 
     rest_heights = "candidates"
+    needs_state = True
 
     def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """Return the action of each row."""

@@ -194,6 +194,8 @@ def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int
 class SpaceHeuristic(Heuristic):
     """One of :data:`SPACE_HEURISTICS`; it reads the environment's state."""
 
+    needs_state = True
+
     def __init__(self, name: str, env: PackingEnv, item_order: str | None, fallback: bool) -> None:
         super().__init__(env, item_order, {"candidates" if env.mode.lists else "drop_height"})
         self._lists = env.mode.lists

@@ -16,7 +16,7 @@ from agents.config.build import build_agent, build_env
 from agents.config.compose import compose
 from agents.config.imports import conf_folders
 from agents.config.saved import adopt
-from agents.policies.shapes import with_shape_check
+from agents.shapes import with_shape_check
 from agents.training import checkpoint, resume
 from agents.training.checkpoint import CheckpointError
 from packing_env.envs import PackingEnv

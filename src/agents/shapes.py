@@ -1,0 +1,59 @@
+"""The shapes of observations that a policy expects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+
+from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError
+
+
+class ShapeCheck:
+    """Forward pre-hook that names an entry which is missing, or has another shape than in ``env``.
+
+    It compares on the host, without reading tensors.
+
+    Args:
+        policy: A policy. If it reads the environment's state and no entries, all are compared.
+        env: The environment for which the policy was built.
+        rows: Whether the policy needs the environment's rows, because it reads the state. Otherwise
+            only the axes after the batch are compared.
+    """
+
+    def __init__(
+        self, policy: TensorDictModuleBase, env: PackingEnv, *, rows: bool = False
+    ) -> None:
+        specs, batch = env.observation_spec, len(env.batch_size)
+        known = list(specs.keys(True, True))
+        self.read = [key for key in policy.in_keys if key in known]
+        self.rows = batch if rows else 0
+        self.shapes = {key: specs[key].shape[batch - self.rows :] for key in self.read or known}
+
+    def __call__(self, policy: Any, arguments: tuple[Any, ...]) -> None:
+        """Raise a ParameterError if an entry of the first argument does not fit."""
+        tensordict = arguments[0] if arguments else None
+        if torch.compiler.is_compiling() or not isinstance(tensordict, TensorDictBase):
+            return
+        for key, expected in self.shapes.items():
+            entry = tensordict.get(key, None)
+            if entry is None and key not in self.read:
+                continue
+            shape = None if entry is None else entry.shape[entry.dim() - len(expected) :]
+            if shape != expected:
+                name = "/".join(key) if isinstance(key, tuple) else key
+                differs = "is missing" if shape is None else f"has shape {list(shape)}"
+                unit = "" if self.rows else " per row"
+                raise ParameterError(
+                    f"{name} {differs}{unit}, but this {type(policy).__name__} was built for "
+                    f"{list(expected)}; build or load it with the environment that it plays"
+                )
+
+
+def with_shape_check(policy: TensorDictModuleBase, env: PackingEnv) -> TensorDictModuleBase:
+    """Return the policy, which from now on refuses observations of other shapes than ``env``'s."""
+    policy.register_forward_pre_hook(ShapeCheck(policy, env))
+    return policy
