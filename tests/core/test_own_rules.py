@@ -103,6 +103,21 @@ def test_the_class_of_rules_is_no_rule() -> None:
         stability.register("mine", Rule)
 
 
+@pytest.mark.parametrize(
+    "judge",
+    [
+        Rule,
+        Rule(lambda support: support.in_hull, hull="mass"),
+        lambda support: 2 * support.count >= support.area,
+        lambda support: support.in_hull,
+    ],
+)
+def test_a_formula_in_the_table_of_functions_is_named(judge, monkeypatch) -> None:
+    monkeypatch.setitem(stability.RULES, "mine", judge)
+    with pytest.raises(ParameterError, match=r"'mine'.*Rule\(formula"):
+        make_env("cuboid_online", stability="mine", pool_size=16, num_items=8)
+
+
 def test_a_late_rule_is_evaluated_by_torch(caplog) -> None:
     pytest.importorskip("numba")
     importlib.import_module("packing_env.kernels.compiled.stability_rules")

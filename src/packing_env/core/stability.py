@@ -37,6 +37,7 @@ from packing_env.values import check, check_choice
 
 _HALF = SLOPE_UNITS // 2
 _MOST_SHARES = 3
+_FORMULA = "register a formula of a Support with register(NAME, Rule(formula, ...))"
 _LOGGER = logging.getLogger("packing_env.core.stability")
 
 
@@ -229,9 +230,15 @@ def register(name: str, judge: Judge | rules.Rule | None) -> None:
                 name,
             )
         judge = partial(_by_formula, judge)
-    elif judge is not None and not (callable(judge) and not isinstance(judge, type)):
-        raise ParameterError(f"stability rule {name!r} must be a Rule or a function, not {judge!r}")
+    _check_judge(name, judge)
     RULES[name] = judge
+
+
+def _check_judge(name: str, judge: Any) -> None:
+    if judge is not None and (isinstance(judge, type) or not callable(judge)):
+        raise ParameterError(
+            f"stability rule {name!r} must be a function of a Contact, not {judge!r}; {_FORMULA}"
+        )
 
 
 def _check_formula(name: str, rule: rules.Rule) -> None:
@@ -289,7 +296,7 @@ def get_rule(name: Any, option: str = "stability") -> Judge | None:
 
 def check_rule(name: str, params: PackingParams, option: str = "stability") -> None:
     """Raise if a rule is unknown, or if it cannot be evaluated in the task's geometry."""
-    get_rule(name, option)
+    _check_judge(name, get_rule(name, option))  # the user may have put it into RULES
     if params.geometry == "boxes":
         boxes.check_rule(name)
         return
@@ -307,14 +314,24 @@ def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
     """Return which placements are stable by a rule.
 
     Raises:
-        ParameterError: A user's function returns something else than a bool per placement.
+        ParameterError: A user's function reads what a contact does not have, or returns something
+            else than a bool per placement.
     """
-    stable = _judge_of(name)(contact)
+    try:
+        stable = _judge_of(name)(contact)
+    except AttributeError as error:
+        if error.obj is not contact:
+            raise
+        raise ParameterError(
+            f"stability rule {name!r} is a function of a Contact, which has no {error.name!r}; "
+            f"{_FORMULA}"
+        ) from error
     expected = (torch.bool, tuple(contact.z.shape))
     kind = (stable.dtype, tuple(stable.shape)) if isinstance(stable, Tensor) else type(stable)
     if kind != expected:
         raise ParameterError(
-            f"stability rule {name!r} must return a bool per placement, {expected}, not {kind}"
+            f"stability rule {name!r} must return a bool per placement, {expected}, not {kind}; "
+            f"{_FORMULA}"
         )
     return stable
 
