@@ -26,7 +26,7 @@ from agents.networks.readouts.noisy import explores
 from agents.objectives.transitions import n_step_target
 from agents.policies.heads import Heads, action_heads
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper, trailing
-from agents.policies.sampling import at, best
+from agents.policies.sampling import at, best, check_scores
 from packing_env.core.random import choose_uniform
 from packing_env.envs import PackingEnv
 
@@ -67,6 +67,7 @@ def judge(
     for head in range(len(heads.sizes)):
         legal = heads.next_mask(mask, choices)
         score = run(network, network.scores, encoding, choices).float()
+        check_scores(network, score, legal)
         choice = best(score, legal) if chosen is None else chosen[:, head]
         values.append(state + at(score, choice) - legal_mean(score, legal.float()))
         free.append(legal.sum(-1) > 1)

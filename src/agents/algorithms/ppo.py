@@ -28,6 +28,7 @@ from agents.policies.heads import Heads, action_heads
 from agents.policies.sampling import (
     at,
     best,
+    check_scores,
     draw,
     masked_log_softmax,
     normalised_entropy,
@@ -73,6 +74,7 @@ class ActorCriticPolicy(TensorDictModuleBase):
             legal = self.heads.next_mask(mask, chosen)
             logits = run(self.network, self.network.scores, encoding, chosen)
             index, log_prob = self._choose(logits, legal)
+            check_scores(self.network, logits, legal)
             scores.append(log_prob)
             chosen = torch.cat((chosen, index[:, None]), 1)
         return chosen, scores, run(self.network, self.network.value, encoding).float()

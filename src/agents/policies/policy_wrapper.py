@@ -13,7 +13,7 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 
 from agents.networks.readouts.noisy import explores
-from agents.policies.sampling import best
+from agents.policies.sampling import best, check_scores
 from packing_env.kernels import choose_epsilon_greedy
 
 
@@ -138,6 +138,7 @@ class PolicyWrapper(TensorDictModuleBase):
             mask = torch.ones_like(value, dtype=torch.bool)
         else:
             mask = tensordict.get(self.mask_key)
+            check_scores(self.network, value, mask)
         if self.explores and explores(self):
             action = self._explore(value, mask)
         else:

@@ -6,13 +6,26 @@ action. Nothing is copied to the host, whereas ``multinomial`` would copy its we
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env.types import ParameterError
+
 MASKED = -1e9
 """Logit of illegal entries: their probability is 0, and a row without legal entries gives no NaN.
 """
+
+
+def check_scores(network: Any, scores: Tensor, mask: Tensor) -> None:
+    """Raise a ParameterError unless a network gives one score per action."""
+    if scores.shape != mask.shape:
+        raise ParameterError(
+            f"network {type(network).__name__} gives scores of shape {list(scores.shape)}, but the "
+            f"mask of the actions has shape {list(mask.shape)}; it must give one score per action"
+        )
 
 
 def masked_log_softmax(

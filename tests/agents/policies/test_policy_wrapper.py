@@ -7,6 +7,7 @@ from tensordict.nn import TensorDictModule
 from torch import nn
 
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from packing_env.types import ParameterError
 
 
 class Given(nn.Module):
@@ -52,6 +53,13 @@ def test_greedy_is_the_best_legal_action_of_every_element(shape):
     assert out["chosen_action_value"].shape == (*shape, 1)
     assert out["chosen_action_value"].reshape(-1).tolist() == [value for value, _ in best]
     assert "action_value" not in out
+
+
+@pytest.mark.parametrize("epsilon", [None, ALWAYS])
+def test_a_network_of_another_number_of_actions_is_named(epsilon):
+    given = batch((4,)).update({"action_mask": torch.ones(4, 12, dtype=torch.bool)})
+    with pytest.raises(ParameterError, match=r"TensorDictModule .*\[4, 11\].*\[4, 12\]"):
+        wrapper(epsilon)(given)
 
 
 def test_draws_are_per_element_and_at_the_given_rates():
