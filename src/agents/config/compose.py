@@ -14,9 +14,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config import checks
-from agents.config.folders import ConfigError
+from agents.config.folders import ConfigError, as_config_errors
 from agents.config.imports import imported
 from agents.config.keys import composed, first_lines, parse
+from packing_env.envs.checks import check_device
 from packing_env.types import PackingParams
 from packing_env.values import options
 
@@ -75,6 +76,9 @@ def _note_process(config: DictConfig) -> None:
     """Set what depends on this process: the device, and the packages that it imported."""
     if config.get("device") == "auto":
         config.device = usable_device()
+    elif "device" in config:
+        with as_config_errors():
+            config.device = str(check_device(config.device))
     if "imports" in config:
         config.imports = imported()
 

@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_map_only
 from agents.nested import walk
 from agents.training.distributed import ALONE, World
 from packing_env import files
+from packing_env.envs.checks import check_device
 
 FORMAT = "packing checkpoint"
 VERSION = 1
@@ -288,6 +289,7 @@ def load(path: str | Path, device: torch.device | str = "cpu", *, rank: int = 0)
     """
     folder = find(path)
     _verify(folder, {TENSORS, META, part(rank)})
+    device = check_device(device)
     state = _tensors(folder / TENSORS, device)
     # Rank 0 wrote the agent, which is equal in all processes.
     if rank:

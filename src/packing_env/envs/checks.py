@@ -32,6 +32,8 @@ from packing_env.types import (
 )
 from packing_env.values import Count, Option, Seed, check, read
 
+DEVICES = ("cpu", "cuda")
+"""Types of the devices on which environments run."""
 MOST = 2**62
 """Largest counter in a state."""
 MAX_ROWS = 2**32
@@ -56,15 +58,21 @@ def _batch(num_envs: Any, name: str) -> tuple[int, ...]:
     return batch
 
 
-def _device(device: Any, name: str) -> torch.device:
+def check_device(device: Any, name: str = "device") -> torch.device:
+    """Return a device; raise unless it is the CPU or a CUDA GPU of this machine."""
     try:
         place = torch.device(device)
     except (RuntimeError, TypeError) as error:
         message = f"{name}={device!r} is not a device; use cpu, cuda or cuda:0"
         raise ParameterError(message) from error
+    if place.type not in DEVICES:
+        raise ParameterError(f"{name}={device} is not supported; use cpu, cuda or cuda:0")
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ParameterError(f"{name}={device} but no CUDA GPU is available; use device=cpu")
-    return place
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise ParameterError(f"{name}={device} but the last of {count} GPUs is cuda:{count - 1}")
+    return place if place.type == "cuda" else torch.device("cpu")  # cpu:1 is no other device
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Shell:
     """Options of an environment in addition to its task; see :class:`packing_env.PackingEnv`."""
 
     num_envs: Annotated[Any, Option(read=_batch)]
-    device: Annotated[Any, Option(read=_device)]
+    device: Annotated[Any, Option(read=check_device)]
     seed: Seed
     row_offset: Annotated[int, Option(at_least=0, at_most=MAX_ROWS)] = 0
     autoreset: Annotated[str, Option(choices=AUTORESETS)] = "native"

@@ -81,7 +81,7 @@ class PackingEnv(EnvBase):
         shell = checks.Shell(num_envs, device, seed, row_offset, autoreset, draw, engine)
         checks.check_arguments(params, shell)
         batch_size = torch.Size(shell.num_envs)
-        super().__init__(device=device, batch_size=batch_size, allow_done_after_reset=True)
+        super().__init__(device=shell.device, batch_size=batch_size, allow_done_after_reset=True)
         self.params, self.draw, self.generator = params, draw, generator
         self.state: TensorDict | None = None
         self._engine_name = engine
@@ -199,7 +199,7 @@ class PackingEnv(EnvBase):
 
     def to(self, device: torch.device | str) -> PackingEnv:
         """Move everything to a device, including the state."""
-        super().to(device)
+        super().to(checks.check_device(device))
         self._rows, self._seed = self._rows.to(self.device), self._seed.to(self.device)
         self.state = None if self.state is None else self.state.to(self.device)
         self._build(self.catalogue, self.instances)
