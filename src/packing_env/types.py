@@ -90,6 +90,7 @@ DEFAULT_OBSERVATIONS = (
     "drop_height",
 )
 OBSERVATIONS = (*DEFAULT_OBSERVATIONS, "boxes", "cut_surface")
+_OF_MODES = "action_mode=candidate adds candidates, and hierarchical adds heights and placeable"
 NEED_MAPS = ("item_maps", "drop_height")
 """Observations that are available in geometry ``"maps"`` only."""
 NOOP_PENALTY = 0.1
@@ -147,7 +148,7 @@ class PackingParams:
             effect (``"noop"``), or is replaced by the nearest legal placement (``"project"``).
         max_steps: Decisions before truncation; ``None`` means N, or 2 N if illegal actions are
             no-ops.
-        observation: Names of the observations, from :data:`OBSERVATIONS`.
+        observation: Names from :data:`OBSERVATIONS`; some action modes add others.
         constraints: :class:`packing_env.constraints.Constraints`, or a mapping of its entries, as
             in ``{"weight_limit": 20.0, "no_stacking": True}``.
     """
@@ -179,7 +180,9 @@ class PackingParams:
     )
     illegal_action: Annotated[str, Option(choices=("terminate", "noop", "project"))] = "terminate"
     max_steps: Count | None = None
-    observation: Annotated[tuple[str, ...], Option(choices=OBSERVATIONS)] = DEFAULT_OBSERVATIONS
+    observation: Annotated[tuple[str, ...], Option(choices=OBSERVATIONS, note=_OF_MODES)] = (
+        DEFAULT_OBSERVATIONS
+    )
     constraints: Annotated[Constraints, Option(read=Constraints.read)] = field(
         default_factory=Constraints
     )

@@ -79,6 +79,7 @@ class Option:
         below: Numbers must be smaller than this.
         filled: A list must have at least one entry.
         choices: The allowed texts.
+        note: What to know about other texts, for the message.
         example: A valid value of a list or a mapping, for the message.
         unit: Unit of a number.
         read: Function of the value and its name that returns the checked value, for conditions that
@@ -93,6 +94,7 @@ class Option:
     below: float | None = None
     filled: bool = False
     choices: Sequence[str] = ()
+    note: str = ""
     example: str = ""
     unit: str = ""
     read: Callable[[Any, str], Any] | None = None
@@ -249,7 +251,8 @@ def _text(name: str, value: Any, option: Option, _: Any) -> str:
     if not option.choices:
         raise option.refusal(name, value, "a text")
     near, choices = close_names(str(value), option.choices), ", ".join(option.choices)
-    raise ParameterError(f"{name}={value!r} is unknown{near}; choose one of {choices}")
+    note = f"; {option.note}" if option.note else ""
+    raise ParameterError(f"{name}={value!r} is unknown{near}; choose one of {choices}{note}")
 
 
 def _list(name: str, value: Any, option: Option, inner: tuple[Any, ...]) -> tuple[Any, ...]:
