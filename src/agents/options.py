@@ -13,7 +13,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from packing_env.names import close_names
 
@@ -47,6 +47,21 @@ def option_groups(init: Constructor) -> Constructor:
 
     construct.__signature__ = flat  # type: ignore[attr-defined]  # read by inspect.signature
     return construct
+
+
+def option_hints(target: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a target's arguments, and of the fields of their dataclasses.
+
+    It is empty if an annotation cannot be evaluated, as in a user's class that names a type which
+    it imports only for a type checker.
+    """
+    call = target.__init__ if inspect.isclass(target) else target
+    try:
+        hints = get_type_hints(call, include_extras=True)
+        groups = [get_type_hints(h, include_extras=True) for h in hints.values() if is_dataclass(h)]
+    except (AttributeError, NameError, TypeError):
+        return {}
+    return {name: hint for each in (hints, *groups) for name, hint in each.items()}
 
 
 def _flat_signature(signature: inspect.Signature, defaults: dict[str, Any]) -> inspect.Signature:

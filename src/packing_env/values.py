@@ -131,6 +131,8 @@ Count = Annotated[int, Option(at_least=1)]
 Whole = Annotated[int, Option(at_least=0)]
 Seed = Annotated[int, Option(at_least=0, at_most=MAX_SEED)]
 Positive = Annotated[float, Option(above=0.0)]
+NonNegative = Annotated[float, Option(at_least=0.0)]
+Share = Annotated[float, Option(at_least=0.0, at_most=1.0)]
 Length = Annotated[float, Option(above=0.0, unit="metres")]
 _UNIONS = (Union, types.UnionType)
 
@@ -142,7 +144,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def options(kind: type) -> dict[str, Option]:
     """Return the declared options of a dataclass by name."""
-    return {f.name: _parts(_hints(kind)[f.name])[1] for f in fields(kind)}
+    return {f.name: declared(_hints(kind)[f.name])[1] for f in fields(kind)}
 
 
 def check(instance: Any, prefix: str = "") -> None:
@@ -194,7 +196,7 @@ def read_mapping(kind: type, values: Mapping[str, Any], what: str, prefix: str) 
 
 def read(name: str, value: Any, hint: Any) -> Any:
     """Return the stored form of a value; raise ParameterError unless it fits the type hint."""
-    kinds, option = _parts(hint)
+    kinds, option = declared(hint)
     if value is None and type(None) in kinds:
         return None
     kinds = [kind for kind in kinds if kind is not type(None)]
@@ -210,15 +212,16 @@ def read(name: str, value: Any, hint: Any) -> Any:
 
 
 @functools.cache
-def _parts(hint: Any) -> tuple[list[Any], Option]:
+def declared(hint: Any) -> tuple[list[Any], Option]:
+    """Return the types that a type hint allows, and its option (without limits if it has none)."""
     if get_origin(hint) is Annotated:
-        kinds, _ = _parts(hint.__origin__)
-        return kinds, next(each for each in hint.__metadata__ if isinstance(each, Option))
+        kinds, _ = declared(hint.__origin__)
+        return kinds, next((o for o in hint.__metadata__ if isinstance(o, Option)), Option())
     if get_origin(hint) not in _UNIONS:
         return [hint], Option()
-    parts = [_parts(each) for each in get_args(hint)]
-    declared = [option for _, option in parts if option != Option()]
-    return [kind for kinds, _ in parts for kind in kinds], (declared or [Option()])[0]
+    parts = [declared(each) for each in get_args(hint)]
+    limits = [option for _, option in parts if option != Option()]
+    return [kind for kinds, _ in parts for kind in kinds], (limits or [Option()])[0]
 
 
 # ---------------------------------------------------------------------- readers of each type

@@ -14,6 +14,9 @@ from agents.algorithms.optimization import GatedAdam
 from agents.config.build import build_agent, build_env
 from agents.config.checks import files, load, locate
 from agents.config.compose import compose
+from agents.nested import targets
+from agents.options import option_hints
+from packing_env.values import Option, declared
 
 OWN = {
     "network/hrl_paper.yaml": "the sizes of a paper",
@@ -42,6 +45,22 @@ def test_every_file_repeats_the_defaults_of_its_constructor(group: str) -> None:
             {k: v for k, v in d.items() if k not in PARTS} for d in (values, defaults)
         )
         assert values == defaults, path
+
+
+@pytest.mark.parametrize(
+    "group", ["agent", "network", "replay", "trainer", "collector", "distributed", "logger"]
+)
+def test_every_number_has_limits(group: str) -> None:
+    for path in files(group, []):
+        for place, node in targets(load(path)):
+            hints = option_hints(locate(node, place))
+            for key in hints.keys() & node.keys():  # none, if TorchRL wraps the constructor
+                unlimited = declared(hints[key])[1] == Option()
+                assert not (unlimited and is_number(node[key])) or key == "prior", (path, key)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @pytest.mark.parametrize("name", LEARNERS)

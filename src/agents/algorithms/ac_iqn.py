@@ -34,6 +34,7 @@ from agents.objectives.transitions import mean_loss, with_executed_action
 from agents.options import option_groups
 from agents.policies.continuous import ContinuousPolicy
 from packing_env.envs import PackingEnv
+from packing_env.values import Count
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class ActorQuantiles(Quantiles):
         num_actor_taus: Number of quantile levels at which an action is evaluated, K.
     """
 
-    num_actor_taus: int = 8
+    num_actor_taus: Count = 8
 
 
 class CriticsChoice(TensorDictModuleBase):
@@ -95,7 +96,7 @@ class ACIQN(ContinuousLearner):
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        num_proposals: int = 32,
+        num_proposals: Count = 32,
         learning: OffPolicy = OffPolicy(),
         quantiles: ActorQuantiles = ActorQuantiles(),
         optimization: ActorCriticOptimization = ActorCriticOptimization(),

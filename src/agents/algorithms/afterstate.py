@@ -25,6 +25,7 @@ from agents.objectives.gae import backward_scan
 from agents.options import option_groups
 from agents.policies.afterstate import AfterstatePolicy
 from packing_env.envs import PackingEnv
+from packing_env.values import Count, Positive, Share
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Returns:
         scale: Factor of the rewards, chosen so that returns are of order 1.
     """
 
-    gamma: float = 1.0
-    lam: float = 0.8
-    scale: float = 10.0
+    gamma: Share = 1.0
+    lam: Share = 0.8
+    scale: Positive = 10.0
 
 
 class Afterstate(Learner):
@@ -75,8 +76,8 @@ class Afterstate(Learner):
         env: PackingEnv,
         *,
         network: Callable[..., AfterstateValue] = AfterstateNet,
-        num_candidates: int | None = None,
-        max_items: int | None = None,
+        num_candidates: Count | None = None,
+        max_items: Count | None = None,
         learning: OnPolicy = OnPolicy(epochs=2),
         exploration: Exploration = Exploration(0.005, 0.005, 0),
         returns: Returns = Returns(),

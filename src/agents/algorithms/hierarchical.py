@@ -29,6 +29,7 @@ from agents.options import option_groups
 from agents.policies.hierarchical import MANAGER, MANAGER_MASK, WORKER, HierarchicalPolicy
 from agents.policies.sampling import at, best
 from packing_env.envs import PackingEnv
+from packing_env.values import Count, Positive, Whole
 
 LEGAL_MASK = ("manager", "legal_mask")
 Report = tuple[dict[str, Tensor], dict[str, Tensor]]
@@ -45,10 +46,10 @@ class Stages:
         lr_joint: Adam's learning rate of both levels in stage 2.
     """
 
-    stage1_frames: int = 50_000
-    manager_every: int = 4
-    lr: float = 1e-3
-    lr_joint: float = 1e-4
+    stage1_frames: Whole = 50_000
+    manager_every: Count = 4
+    lr: Positive = 1e-3
+    lr_joint: Positive = 1e-4
 
 
 class Hierarchical(Learner):
@@ -74,7 +75,7 @@ class Hierarchical(Learner):
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], HierarchicalNetworks] = HierarchicalNetworks,
-        max_grad_norm: float = 10.0,
+        max_grad_norm: Positive = 10.0,
         learning: OffPolicy = OffPolicy(batch_size=128, target_rate=0.01),
         stages: Stages = Stages(),
         exploration: Exploration = Exploration(),

@@ -21,6 +21,7 @@ from agents.objectives import IQNLoss
 from agents.options import option_groups
 from agents.policies.policy_wrapper import PolicyWrapper
 from packing_env.envs import PackingEnv
+from packing_env.values import Count
 
 
 class IQN(ReturnsLearner):
@@ -48,7 +49,7 @@ class IQN(ReturnsLearner):
         *,
         network: Callable[..., ActionNetwork] = ScoreMaps,
         double: bool = True,
-        num_samples: int = 32,
+        num_samples: Count = 32,
         learning: OffPolicy = OffPolicy(),
         quantiles: Quantiles = Quantiles(),
         optimization: Optimization = Optimization(),

@@ -35,6 +35,7 @@ from agents.policies.sampling import (
 )
 from agents.replay.compact import RebuildMaps, maps_read
 from packing_env.envs import PackingEnv
+from packing_env.values import Positive, Share
 
 
 class ActorCriticPolicy(TensorDictModuleBase):
@@ -73,8 +74,8 @@ class ActorCriticPolicy(TensorDictModuleBase):
         for _ in self.heads.sizes:
             legal = self.heads.next_mask(mask, chosen)
             logits = run(self.network, self.network.scores, encoding, chosen)
-            index, log_prob = self._choose(logits, legal)
             check_scores(self.network, logits, legal)
+            index, log_prob = self._choose(logits, legal)
             scores.append(log_prob)
             chosen = torch.cat((chosen, index[:, None]), 1)
         return chosen, scores, run(self.network, self.network.value, encoding).float()
@@ -122,8 +123,8 @@ class Advantage:
         lam: Decay of the advantage estimator per decision.
     """
 
-    gamma: float = 0.99
-    lam: float = 0.95
+    gamma: Share = 0.99
+    lam: Share = 0.95
 
 
 class PPO(Learner):
@@ -157,7 +158,7 @@ class PPO(Learner):
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], DiscreteActorCritic] = PlacementActorCritic,
-        target_kl: float | None = 0.02,
+        target_kl: Positive | None = 0.02,
         learning: OnPolicy = OnPolicy(),
         advantage: Advantage = Advantage(),
         surrogate: Surrogate = Surrogate(),

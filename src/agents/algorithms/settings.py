@@ -16,6 +16,7 @@ from agents.networks.readouts.quantile import Risk
 from agents.objectives.iqn import QuantileRegression
 from agents.policies.continuous import NoiseSchedule
 from agents.policies.policy_wrapper import EpsilonSchedule, schedule_share
+from packing_env.values import Count, NonNegative, Positive, Share, Whole
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class OffPolicy:
         target_rate: Weight of the online networks in the target networks, per update.
     """
 
-    gamma: float = 0.99
-    n_steps: int = 3
-    batch_size: int = 64
-    target_rate: float = 0.02
+    gamma: Share = 0.99
+    n_steps: Count = 3
+    batch_size: Count = 64
+    target_rate: Share = 0.02
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class OnPolicy:
             most one.
     """
 
-    epochs: int = 4
-    batch_size: int = 256
+    epochs: Count = 4
+    batch_size: Count = 256
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ class Optimization:
         adam_eps: Constant that is added to the root of Adam's second moment.
     """
 
-    lr: float = 1e-3
-    lr_end: float = 1e-4
-    lr_frames: int | None = None
-    max_grad_norm: float = 10.0
-    adam_eps: float = 1e-8
+    lr: Positive = 1e-3
+    lr_end: Positive = 1e-4
+    lr_frames: Count | None = None
+    max_grad_norm: Positive = 10.0
+    adam_eps: Positive = 1e-8
 
     def adam(self, parameters: Iterable[nn.Parameter]) -> GatedAdam:
         """Build the optimizer of some parameters."""
@@ -94,11 +95,11 @@ class ActorCriticOptimization:
         max_grad_norm: Gradients are scaled down to this norm.
     """
 
-    lr: float = 1e-3
-    actor_lr: float = 3e-4
-    lr_end: float = 0.1
-    lr_frames: int | None = None
-    max_grad_norm: float = 10.0
+    lr: Positive = 1e-3
+    actor_lr: Positive = 3e-4
+    lr_end: Positive = 0.1
+    lr_frames: Count | None = None
+    max_grad_norm: Positive = 10.0
 
     def adam(self, parameters: Iterable[nn.Parameter], lr: float) -> GatedAdam:
         """Build the optimizer of some parameters, which starts at ``lr``."""
@@ -120,9 +121,9 @@ class Exploration:
         epsilon_frames: Length of the linear schedule in frames.
     """
 
-    epsilon_start: float = 1.0
-    epsilon_end: float = 0.02
-    epsilon_frames: int = 10_000
+    epsilon_start: Share = 1.0
+    epsilon_end: Share = 0.02
+    epsilon_frames: Whole = 10_000
 
     @property
     def schedule(self) -> EpsilonSchedule:
@@ -140,9 +141,9 @@ class ActionNoise:
         noise_frames: Length of the linear schedule in frames.
     """
 
-    noise_start: float = 0.3
-    noise_end: float = 0.1
-    noise_frames: int = 20_000
+    noise_start: NonNegative = 0.3
+    noise_end: NonNegative = 0.1
+    noise_frames: Whole = 20_000
 
     @property
     def schedule(self) -> NoiseSchedule:
@@ -161,5 +162,5 @@ class Quantiles(QuantileRegression):
             worst returns count more.
     """
 
-    num_cosines: int = 64
+    num_cosines: Count = 64
     risk: Risk = None

@@ -13,6 +13,7 @@ from agents.config import build
 from agents.config.folders import ConfigError, as_config_errors
 from agents.config.imports import imported
 from agents.config.keys import Request
+from agents.config.limits import check_output
 from agents.config.saved import adopt
 from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, runs
@@ -44,9 +45,11 @@ def evaluate(config: DictConfig, request: Request) -> int:
             "nothing to evaluate; give checkpoint=RUN, agent=heuristic or evaluation.heuristics"
         )
     # 1. Build everything that may fail before a folder is made.
-    trained, config = from_run(config, request)
     if config.plan is not None:
+        with as_config_errors():
+            check_output(config.plan, "plan", ending=".json")
         config.evaluation.plan = str(Path(config.plan).absolute())
+    trained, config = from_run(config, request)
     with as_config_errors():
         env = build.build_held_out(config)
         policies = own_policy(config, trained, env)

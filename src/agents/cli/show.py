@@ -61,7 +61,7 @@ def render(config: DictConfig, request: Request) -> int:
     """Write an episode, or a plan, as PNG, GIF, MP4, HTML, GLB, STL or PDF."""
     from packing_env import render as pictures
 
-    out = Path(config.out)
+    out = Path(str(config.out))
     writers: dict[str, Callable[[Packing], None]] = {
         ".png": lambda p: pictures.save_png(out, pictures.image(p, size=int(config.size))),
         ".gif": lambda p: pictures.save_gif(out, p, size=int(config.size)),

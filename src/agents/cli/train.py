@@ -32,7 +32,7 @@ from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import checkpoint, fine_tuning, resume, runs
 from agents.training.distributed import World, evaluate_part
-from agents.training.evaluate import Estimate, StoppedError
+from agents.training.evaluate import Estimate, StoppedError, check_instances
 from agents.training.process import StopSignals, seed_everything
 from agents.training.trainer import NonFiniteError, Trainer
 from packing_env.envs import PackingEnv
@@ -130,6 +130,8 @@ def build_trainer(
     started = None if tuned is None else fine_tuning.from_config(config, trainer.agent, tuned)
     if config.evaluation.heuristics:  # unknown names raise errors now
         build.build_heuristics(config.evaluation.heuristics, trainer.collector.env)
+    if count := int(config.evaluation.instances):  # too many do so too, not after the training
+        check_instances(build.build_held_out(config, trainer.collector.env, range(1)), count)
     trainer.world = world
     seed_everything(int(config.seed) + world.rank)  # equal weights, but separate random draws
     return trainer, started

@@ -12,13 +12,14 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from tensordict.nn import TensorDictModuleBase
 
 from agents.algorithms.base import Agent
+from agents.config.checks import check_targets
 from agents.config.compose import compose
 from agents.config.folders import ConfigError, groups
 from agents.config.imports import conf_folders
 from agents.config.keys import check_name
 from agents.replay.compact import further_keys, maps_read
-from packing_env.envs import PackingEnv
 from agents.shapes import with_shape_check
+from packing_env.envs import PackingEnv
 from packing_env.envs.checks import check_env, check_observed
 from packing_env.names import close_names
 from packing_env.values import ParameterError
@@ -207,3 +208,4 @@ def _set_options(config: DictConfig, options: Mapping[str, Any]) -> None:
             raise ConfigError(f"unknown option {name!r}{near}; known: {', '.join(known)}")
         with open_dict(config):
             config[owners[0]][name] = value
+    check_targets(config)

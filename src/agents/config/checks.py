@@ -12,7 +12,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder
 from agents.config.keys import check_name
+from agents.config.limits import check_limits
 from agents.nested import targets
+from agents.options import option_hints
 from packing_env.core import rewards, stability
 from packing_env.core.actions import MODES
 from packing_env.names import close_names
@@ -40,7 +42,7 @@ def locate(node: Mapping[str, Any], path: str) -> Any:
 
 
 def check_targets(config: DictConfig) -> None:
-    """Raise a ConfigError for a key that its target does not accept, or that a section lacks."""
+    """Raise a ConfigError for a key or a value that its target refuses, or that a section lacks."""
     # 1. These sections get further arguments when they are built: the environment, the agent, ...
     for section in ("agent", "network", "replay", "trainer", "collector"):
         node = OmegaConf.select(config, section)
@@ -52,15 +54,17 @@ def check_targets(config: DictConfig) -> None:
     agent = OmegaConf.select(config, "agent")
     if agent is not None and "env" not in (_argument_names(locate(agent, "agent")) or ["env"]):
         raise ConfigError(f"agent {agent['_target_']} has no argument env, the environment")
-    # 2. Every target gets arguments that it accepts.
+    # 2. Every target gets arguments that it accepts, within the limits of their annotations.
     for path, node in targets(config):
-        known = _argument_names(locate(node, path))
-        for key in node:
+        target = locate(node, path)
+        known, hints = _argument_names(target), option_hints(target)
+        for key, value in node.items():
             if known is not None and key not in known and key not in _INTERNAL:
                 raise ConfigError(
                     f"unknown key '{path}.{key}'{close_names(str(key), known)}; "
                     f"{node['_target_']} takes {', '.join(known)}"
                 )
+            check_limits(config, f"{path}.{key}", value, hints.get(key))
 
 
 def _argument_names(target: Any) -> list[str] | None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -24,22 +24,15 @@ from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from agents.config.folders import ConfigError, as_config_errors, config_folder, groups
+from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.grids import grid_of
+from agents.config.limits import check_command
 from agents.nested import walk
 from packing_env.names import close_names
-from packing_env.values import (
-    Count,
-    Option,
-    ParameterError,
-    Positive,
-    Whole,
-    check_choice,
-    read,
-)
+from packing_env.values import ParameterError, check_choice
 
 HYDRA_VERSION = "1.3"
 FROM_RUNS = ("eval", "play", "render")
@@ -278,7 +271,7 @@ def _check_kinds(
     for key, value in walk(config, lists=False):
         if value == "???":
             raise ConfigError(f"{key} is not given; set {key}=...")
-    check_limits(config)
+    check_command(config)
     known = groups(folders)
     chosen = [o for o in overrides if o.key_or_group in known and _names_option(o)]
     if all(o in chosen or o.key_or_group.startswith("hydra") for o in overrides):
@@ -318,9 +311,8 @@ def check_kind(key: str, usual: Any, value: Any, options: Sequence[str] = ()) ->
         return
     if isinstance(usual, bool) and not isinstance(value, (bool, type(None))):
         raise ConfigError(f"{key}={value!r} must be true or false")
-    # A number may have null or a list as an alternative, but not if it has limits.
-    others = (list, type(None)) if key.rpartition(".")[2] in LIMITS and key not in _NULLS else ()
-    if isinstance(usual, (int, float)) and isinstance(value, (str, Mapping, *others)):
+    # A number may have null or a list as an alternative; its limits say so.
+    if isinstance(usual, (int, float)) and isinstance(value, (str, Mapping)):
         raise ConfigError(f"{key}={value!r} must be a number, as in {key}={usual}")
     if isinstance(usual, list) and isinstance(value, (int, float)):
         raise ConfigError(f"{key}={value!r} must be a list, as in {key}={usual}")
@@ -334,31 +326,3 @@ def check_kind(key: str, usual: Any, value: Any, options: Sequence[str] = ()) ->
         how = f"choose one of {', '.join(options)}"
     text = "null or left out" if value is None else repr(value)
     raise ConfigError(f"{key} is a section of settings and cannot be {text}; {how}")
-
-
-_SHARE = Annotated[float, Option(at_least=0, at_most=1)]
-_COUNTS = ("batch_size", "n_steps", "capacity", "rows", "log_every", "channels", "width", "keep")
-_NULLS = ("checkpoint.keep",)
-"""Numbers with limits that may be null."""
-LIMITS: dict[str, Any] = {
-    **dict.fromkeys(("lr", "lr_end", "adam_eps", "max_grad_norm"), Positive),
-    **dict.fromkeys(_COUNTS, Count),
-    **dict.fromkeys(("gamma", "target_rate", "epsilon_start", "epsilon_end"), _SHARE),
-    **dict.fromkeys(("instance", "instances"), Whole),
-    "size": Annotated[float, Option(at_least=16, at_most=8192)],
-}
-"""Limits of numbers by name, in every section except ``bench``."""
-
-
-def check_limits(config: DictConfig) -> None:
-    """Raise a ConfigError for a number outside the limits of its name; 1e6 becomes an integer."""
-    for key, value in walk(config, lists=False):
-        limits = LIMITS.get(key.rpartition(".")[2])
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if limits is None or not number or key.startswith("bench."):
-            continue
-        if limits in (Count, Whole) and value == value // 1:
-            value = int(value)
-            OmegaConf.update(config, key, value)
-        with as_config_errors():
-            read(key, value, limits)

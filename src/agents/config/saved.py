@@ -16,7 +16,7 @@ from agents.config import checks
 from agents.config.compose import SET_BY_ENV, replace_preset_values
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.imports import check_imported
-from agents.config.keys import check_kind, check_limits, parse
+from agents.config.keys import check_kind, parse
 from agents.nested import targets, walk
 from packing_env.names import close_names
 
@@ -80,8 +80,6 @@ def adopt(
                     if override.value() == "???":
                         raise ConfigError(f"{key} is not given; set {key}=...")
         # 3. Check the whole configuration.
-        if any(override.key_or_group.startswith("agent.") for override in parsed):
-            check_limits(merged)
         replace_preset_values(merged, set_keys)
         OmegaConf.resolve(merged.copy())
         _check_places(merged, config, folders)

@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 from agents.loggers.logging import CSVLogger, Logger
 from agents.nested import leaves
 from packing_env import extras
+from packing_env.values import Count
 
 _LOGGER = logging.getLogger("agents.loggers.telemetry")
 
@@ -115,7 +116,7 @@ class TorchRLLogger(Logger):
     """
 
     def __init__(
-        self, folder: Path, backend: str = "tensorboard", *, queue_size: int = 64, **options: Any
+        self, folder: Path, backend: str = "tensorboard", *, queue_size: Count = 64, **options: Any
     ) -> None:
         self.folder, self.backend, self.options = Path(folder), backend, options
         self._table = CSVLogger(self.folder)
@@ -215,7 +216,7 @@ class MLflowLogger(TorchRLLogger):
         *,
         tracking_uri: str | None = None,
         experiment: str = "packing",
-        queue_size: int = 64,
+        queue_size: Count = 64,
     ) -> None:
         self.tracking_uri, self.experiment = tracking_uri, experiment
         super().__init__(folder, "mlflow", queue_size=queue_size)

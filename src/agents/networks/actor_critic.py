@@ -18,6 +18,7 @@ from agents.networks.readouts.values import start_small
 from agents.networks.score_maps import MapSize, ScoreMaps
 from agents.options import option_groups
 from packing_env.envs import PackingEnv
+from packing_env.values import Count
 
 _FIRST_LOGITS = 0.05
 """Standard deviation of the last layers' initial weights: small, so that a new policy explores."""
@@ -84,7 +85,7 @@ class PlacementActorCritic(DiscreteActorCritic):
         env: PackingEnv,
         *,
         size: MapSize = MapSize(channels=16),
-        width: int = 64,
+        width: Count = 64,
         precision: str = "auto",
     ) -> None:
         super().__init__(env, precision)

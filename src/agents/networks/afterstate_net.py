@@ -22,6 +22,7 @@ from agents.networks.precision import check_mode
 from packing_env import Afterstates, PackingEnv, kernels
 from packing_env.kernels.features import FIXED
 from packing_env.types import ParameterError
+from packing_env.values import Count
 
 _MOST_WINDOWS = 28
 """Largest number of different footprints of cuboids for which each is used unchanged."""
@@ -210,8 +211,8 @@ class AfterstateNet(AfterstateValue):
         env: PackingEnv,
         context: int = 0,
         *,
-        width: int = 128,
-        hidden: int = 32,
+        width: Count = 128,
+        hidden: Count = 32,
         prior: float = 0.7,
         footprints: int | str | None = None,
     ) -> None:

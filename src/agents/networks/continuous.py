@@ -27,6 +27,7 @@ from agents.networks.readouts.quantile import QuantileReadout
 from agents.networks.readouts.values import flattened, start_small
 from agents.options import option_groups
 from packing_env.envs import PackingEnv
+from packing_env.values import Count
 
 _FINE = 4  # features of a placement in addition to the coarse ones: rest height, ground, x, y
 _SHARPNESS = 16.0
@@ -357,7 +358,7 @@ class ContinuousActorCritic:
         env: PackingEnv,
         *,
         size: EncoderSize = EncoderSize(),
-        heads: int = 4,
+        heads: Count = 4,
         precision: str = "auto",
     ) -> None:
         check_mode(self, env)

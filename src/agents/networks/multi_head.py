@@ -19,6 +19,7 @@ from agents.networks.encoders.maps import (
 )
 from agents.networks.readouts.values import start_small
 from packing_env.envs import PackingEnv
+from packing_env.values import Count, Whole
 
 _IMAGES = 5  # 1 - rest height, legality, heightmap, x, y
 
@@ -69,10 +70,10 @@ class MultiHeadActorCritic(DiscreteActorCritic):
         self,
         env: PackingEnv,
         *,
-        width: int = 64,
-        channels: int = 16,
-        depth: int = 1,
-        ground: int = GROUND,
+        width: Count = 64,
+        channels: Count = 16,
+        depth: Whole = 1,
+        ground: Count = GROUND,
         precision: str = "auto",
     ) -> None:
         super().__init__(env, precision)

@@ -28,6 +28,7 @@ from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.kernels import placement_planes
 from packing_env.types import ParameterError
+from packing_env.values import Count, Whole
 
 _SCALARS = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES)
 _SIZE = len(ITEM_FEATURES) + ORIENTATION_FEATURES.index("size_x")
@@ -51,10 +52,10 @@ class MapSize:
             size.
     """
 
-    channels: int = 32
-    depth: int = 4
-    fold: int | None = None
-    ground: int = GROUND
+    channels: Count = 32
+    depth: Whole = 4
+    fold: Count | None = None
+    ground: Count = GROUND
 
 
 @dataclass(frozen=True)

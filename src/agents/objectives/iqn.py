@@ -14,6 +14,7 @@ from torch import Tensor
 from agents.objectives.bootstrap import BootstrapLoss
 from agents.objectives.transitions import reward_and_discount
 from agents.options import option_groups
+from packing_env.values import Count, NonNegative
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class QuantileRegression:
             loss that is quadratic everywhere would learn expectiles, whose tails are too short.
     """
 
-    num_taus: int = 8
-    num_target_taus: int = 8
-    kappa: float = 0.01
+    num_taus: Count = 8
+    num_target_taus: Count = 8
+    kappa: NonNegative = 0.01
 
     def compare(
         self,
@@ -105,7 +106,7 @@ def quantile_huber(
     quantiles: Float[Tensor, "*batch N"],
     target: Float[Tensor, "*batch M"],
     tau: Float[Tensor, "*batch N"],
-    kappa: float = 1.0,
+    kappa: NonNegative = 1.0,
 ) -> Float[Tensor, "*batch"]:
     """Return the quantile Huber loss, summed over N quantiles and averaged over M samples.
 

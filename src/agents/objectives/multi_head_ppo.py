@@ -13,6 +13,7 @@ from torchrl.objectives import LossModule
 
 from agents.options import option_groups
 from agents.process_group import add_up, processes
+from packing_env.values import NonNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class Surrogate:
         normalize_advantage: Whether to centre and scale the advantages of a minibatch.
     """
 
-    clip_epsilon: float = 0.2
-    entropy_coeff: float = 0.01
-    critic_coeff: float = 0.5
+    clip_epsilon: Positive = 0.2
+    entropy_coeff: NonNegative = 0.01
+    critic_coeff: NonNegative = 0.5
     normalize_advantage: bool = True
 
 

@@ -20,6 +20,7 @@ from agents.replay.prioritized import DevicePrioritizedSampler
 from packing_env import PackingEnv
 from packing_env.memory import check_memory, human, num_bytes
 from packing_env.types import ParameterError
+from packing_env.values import Count, Share
 
 
 class DeviceReplay:
@@ -54,10 +55,10 @@ class DeviceReplay:
     def __init__(
         self,
         env: PackingEnv,
-        capacity: int,
+        capacity: Count,
         *,
-        n_steps: int = 1,
-        gamma: float = 0.99,
+        n_steps: Count = 1,
+        gamma: Share = 0.99,
         sampler: Sampler | None = None,
         rebuild: tuple[str, ...] | None = None,
         keep: tuple[NestedKey, ...] = (),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
 
-from packing_env.values import Count, Option, read
-
-Discount = Annotated[float, Option(at_least=0, at_most=1)]
+from packing_env.values import Count, Share, read
 
 
 class NStep:
@@ -30,12 +28,12 @@ class NStep:
 
     Args:
         n_steps: Longest window.
-        gamma: Discount per step.
+        gamma: Share per step.
     """
 
     def __init__(self, n_steps: int = 1, gamma: float = 0.99) -> None:
         self.n_steps: int = read("n_steps", n_steps, Count)
-        self.gamma: float = read("gamma", gamma, Discount)
+        self.gamma: float = read("gamma", gamma, Share)
         self._ring: TensorDictBase | None = None
         self._cursor = 0
         self._held = 0

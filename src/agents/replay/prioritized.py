@@ -13,6 +13,7 @@ from torchrl.data.replay_buffers.storages import Storage
 
 from agents.process_group import least
 from packing_env.types import ParameterError
+from packing_env.values import Count, NonNegative, Positive, Whole, read
 
 
 class DevicePrioritizedSampler(PrioritizedSampler):
@@ -50,26 +51,22 @@ class DevicePrioritizedSampler(PrioritizedSampler):
 
     def __init__(
         self,
-        max_capacity: int,
-        alpha: float = 0.6,
-        beta: float = 0.4,
-        eps: float = 1e-6,
+        max_capacity: Count,
+        alpha: NonNegative = 0.6,
+        beta: NonNegative = 0.4,
+        eps: Positive = 1e-6,
         *,
-        beta_end: float = 1.0,
-        beta_frames: int | None = None,
+        beta_end: NonNegative = 1.0,
+        beta_frames: Whole | None = None,
         device: torch.device | str | None = None,
         reduction: str = "max",
     ) -> None:
         Sampler.__init__(self)  # the constructor of PrioritizedSampler needs the extension
         for name, value in (("alpha", alpha), ("beta", beta), ("beta_end", beta_end)):
-            if value < 0:
-                raise ParameterError(f"{name}={value} must not be negative")
-        if max_capacity < 1 or eps <= 0 or (beta_frames is not None and beta_frames < 0):
-            raise ParameterError(
-                f"max_capacity={max_capacity} must be at least 1, eps={eps} positive and "
-                f"beta_frames={beta_frames} not negative"
-            )
-        self._max_capacity = int(max_capacity)
+            read(name, value, NonNegative)
+        read("eps", eps, Positive)
+        read("beta_frames", beta_frames, Whole | None)
+        self._max_capacity = read("max_capacity", max_capacity, Count)
         self._alpha, self._eps = float(alpha), float(eps)
         self.beta_start, self.beta_end, self.beta_frames = float(beta), float(beta_end), beta_frames
         self.reduction = reduction

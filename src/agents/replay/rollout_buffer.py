@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from agents.replay.compact import FLAGS, RebuildMaps
 from packing_env import PackingEnv
 from packing_env.memory import check_memory, num_bytes
-from packing_env.values import check_integer
+from packing_env.values import Count, read
 
 
 class Rollout:
@@ -37,9 +37,9 @@ class Rollout:
     on_policy = True
 
     def __init__(
-        self, env: PackingEnv, horizon: int = 32, keep: tuple[NestedKey, ...] = ()
+        self, env: PackingEnv, horizon: Count = 32, keep: tuple[NestedKey, ...] = ()
     ) -> None:
-        self.horizon = check_integer("replay.horizon", int(horizon), at_least=1)
+        self.horizon = read("replay.horizon", horizon, Count)
         # Compute the size of a row on fake tensors before anything is allocated.
         self.num_rows = env.batch_size.numel()
         self.maps = RebuildMaps(env, keep=keep)

@@ -20,7 +20,7 @@ from agents.training.evaluate import ROUND_STRIDE
 from packing_env import PackingEnv
 from packing_env.generators import Futures
 from packing_env.types import ParameterError, State
-from packing_env.values import Count, Positive, check
+from packing_env.values import Count, Positive, Seed, check
 
 _AT_ONCE = 128
 """Number of copies that are simulated at once; the maps of more candidates would exceed the cache.
@@ -107,7 +107,7 @@ class Lookahead(SearchPolicy):
         *,
         size: LookaheadSize = LookaheadSize(),
         budget: Budget = Budget(),
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         super().__init__(env, Simulator(env), base, size.num_candidates)
         # A heuristic has no value of a state, so it plays to the end.

@@ -100,7 +100,7 @@ ALONE = World()
 
 
 @contextmanager
-def joined(device: torch.device | str, *, timeout: float = 600.0) -> Iterator[World]:
+def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator[World]:
     """Join the processes that ``torchrun`` started; a single process forms a world of one.
 
     Args:

@@ -23,7 +23,7 @@ from agents.training.distributed import World
 from agents.training.recent import RecentBatches
 from agents.training.schedule import Frames, Schedule
 from packing_env.kernels import compile_seconds
-from packing_env.values import ParameterError, read
+from packing_env.values import NonNegative, ParameterError, read
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
@@ -67,15 +67,15 @@ class Trainer:
         collector: Collector,
         replay: Replay | RolloutBuffer,
         *,
-        warmup: float = 2048,
-        update_every: float = 64,
+        warmup: NonNegative = 2048,
+        update_every: Frames = 64,
         capture: bool | str = "auto",
         schedule: Schedule = Schedule(),
     ) -> None:
         # 1. The parts and their options.
         self.schedule, self.every = schedule, schedule.every
         self.total, self.budget = int(schedule.frames), schedule.budget
-        self.warmup = int(warmup)
+        self.warmup = int(read("trainer.warmup", warmup, NonNegative))
         self.update_every = int(read("trainer.update_every", update_every, Frames))
         self.agent, self.collector = agent, collector
         self.replay: Any = replay  # a Replay; in an on-policy loop a RolloutBuffer

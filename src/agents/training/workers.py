@@ -35,7 +35,7 @@ def device_collector(
     env: PackingEnv,
     policy: TensorDictModuleBase,
     *,
-    num_workers: int = 1,
+    num_workers: Count = 1,
     allow_secondary_multiprocess: bool = False,
     capture: bool | str = "auto",
 ) -> Collector:

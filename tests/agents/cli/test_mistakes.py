@@ -34,8 +34,24 @@ SMALL = " ".join(TINY_OVERRIDES)
     [
         ("train agent.learning_rate=1e-3", "did you mean agent.lr?"),
         ("train agent.lr=-0.1", "agent.lr=-0.1 must be a finite number, more than 0"),
-        ("train agent.lr=null", "agent.lr=None must be a number"),
-        ("train agent.lr=[1]", "agent.lr=[1] must be a number"),
+        ("train agent.lr=null", "agent.lr=None must be a finite number, more than 0"),
+        ("train agent.lr=[1]", "agent.lr=[1] must be a finite number, more than 0"),
+        ("train trainer.warmup=-1", "trainer.warmup=-1 must be a finite number, at least 0"),
+        ("train network.depth=-1", "network.depth=-1 must be an integer, at least 0"),
+        ("train evaluation.seed=-1", "evaluation.seed=-1 must be an integer, at least 0"),
+        ("train curve=3", "curve=3 must be a path; for the name 3, write curve=./3"),
+        ("train curve=.", "curve=. must be the name of a file that ends in .png"),
+        ("train curve=/dev/null/a.png", "you cannot write to /dev/null"),
+        ("train evaluation.picture=true", "evaluation.picture=True must be a path"),
+        ("train evaluation.plan=", "evaluation.plan='' must be a path"),
+        ("train run_dir=3", "run_dir=3 must be a path"),
+        ("train run_dir=/dev/null", "run_dir=/dev/null is a file"),
+        ("eval agent=heuristic plan=/dev/null/plan.json", "you cannot write to /dev/null"),
+        ("eval checkpoint=3", "checkpoint=3 must be a path"),
+        ("play frames=3", "frames=3 must be a path"),
+        ("render out=3", "out=3 must be a path"),
+        ("train device=mps", "device=mps is not supported; use cpu, cuda or cuda:0"),
+        ("train env.observation=[candidates]", "action_mode=candidate adds candidates"),
         ("train agent.batch_size=2.5", "agent.batch_size=2.5 must be an integer, at least 1"),
         ("train evaluation.instances=1.5", "evaluation.instances=1.5 must be an integer"),
         ("train agent.double=maybe", "agent.double='maybe' must be true or false"),
@@ -79,6 +95,7 @@ SMALL = " ".join(TINY_OVERRIDES)
         (f"train {SMALL} replay.capacity=2", "less than one step"),
         ("eval checkpoint=nowhere", "there is no such folder"),
         (f"eval {SMALL} evaluation.instances=25", "24 are held out"),
+        (f"train {SMALL} evaluation.instances=25", "24 are held out"),
         (f"play {SMALL} instance=24", "instance=24 does not exist"),
         ("render out=film.avi", "must end in one of .png, .gif, .mp4, .html"),
         ("bench stpe", "did you mean step?; choose one of compare, kernel"),
@@ -136,7 +153,7 @@ def test_a_section_is_not_a_value(command):
         "agent.lrr=3",
         "agent=dqnn",
         "agent.lr=abc",
-        "agent.lr=-1",
+        "checkpoint.keep=-1",
     ],
 )
 def test_a_typo_does_not_wait_for_torch(word):
@@ -279,6 +296,35 @@ def test_a_policy_names_the_observation_of_another_task(build):
     copied = pickle.loads(pickle.dumps(policy))
     with pytest.raises(ParameterError, match="12, 12"):
         copied(other.reset())
+
+
+def test_a_heuristic_names_the_shape_of_another_task():
+    env = pe.make_env("cuboid_online", 2, pool_size=4)
+    other = pe.make_env("cuboid_online", 2, pool_size=4, container=(12, 12, 12))
+    with pytest.raises(ParameterError, match=r"drop_height has shape .*12, 12\].*10, 10\]"):
+        agents.heuristics.build("lowest_z", env)(other.reset())
+
+
+@pytest.mark.parametrize("mode", ["candidate", "continuous"])
+def test_a_heuristic_that_reads_the_state_needs_the_rows_of_its_environment(mode):
+    env, other = (pe.make_env("cuboid_online", n, pool_size=4, action_mode=mode) for n in (2, 3))
+    heuristic = agents.heuristics.build("lowest_z", env)
+    with pytest.raises(ParameterError, match=r"has shape \[3, .*\[2, "):
+        heuristic(other.reset())
+
+
+@pytest.mark.parametrize("device", ["mps", "meta", "xpu"])
+def test_an_environment_names_the_devices_that_it_supports(device):
+    with pytest.raises(ParameterError, match="use cpu, cuda or cuda:0"):
+        pe.make_env(device=device)
+    with pytest.raises(ParameterError, match="use cpu, cuda or cuda:0"):
+        pe.make_env("cuboid_online", pool_size=4).to(device)
+
+
+def test_options_of_a_policy_have_limits_in_python_too():
+    env = pe.make_env("cuboid_online", pool_size=4)
+    with pytest.raises(ConfigError, match=r"network\.depth=-1"):
+        agents.build_policy("dqn", env, depth=-1)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from packing_env.core import candidates
 from packing_env.core.observation import ITEM_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
+from packing_env.values import Count, Whole
 
 THERE = -1
 """Column of the feature ``there``: the last one."""
@@ -37,10 +38,10 @@ class CandidateSize:
             pooled to this size.
     """
 
-    width: int = 64
-    attention_heads: int = 4
-    depth: int = 1
-    ground: int = GROUND
+    width: Count = 64
+    attention_heads: Count = 4
+    depth: Whole = 1
+    ground: Count = GROUND
 
 
 class CandidateEncoder(nn.Module):

@@ -22,6 +22,7 @@ from agents.networks.encoders.maps import (
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.envs.checks import check_observed
+from packing_env.values import Count
 
 NUM_FEATURES = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES) + len(FIT_FEATURES)
 """Number of features of an item in an orientation."""
@@ -61,10 +62,10 @@ class EncoderSize:
             this size.
     """
 
-    channels: int = 32
-    width: int = 128
-    fold: int = 4
-    ground: int = GROUND
+    channels: Count = 32
+    width: Count = 128
+    fold: Count = 4
+    ground: Count = GROUND
 
 
 @dataclass(frozen=True)

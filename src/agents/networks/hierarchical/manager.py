@@ -17,6 +17,7 @@ from agents.networks.encoders.resnet import ResNet
 from agents.networks.readouts.values import start_small
 from packing_env.core.observation import ITEM_FEATURES
 from packing_env.envs import PackingEnv
+from packing_env.values import Count
 
 _BLOCK_ITEMS = 1024
 """Number of items that are encoded at once."""
@@ -36,12 +37,12 @@ class ManagerSize:
         joint: Whether one encoder reads an item's views together with the container's heightmap.
     """
 
-    features: int = 32
-    encoder_width: int = 8
-    encoder_stages: int = 3
-    encoder_blocks: int = 1
-    hidden: int = 64
-    view_size: int = 16
+    features: Count = 32
+    encoder_width: Count = 8
+    encoder_stages: Count = 3
+    encoder_blocks: Count = 1
+    hidden: Count = 64
+    view_size: Count = 16
     joint: bool = False
 
 

@@ -27,6 +27,7 @@ from agents.networks.encoders.unet import UNet
 from agents.networks.readouts.values import start_small
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
+from packing_env.values import Count, Whole
 
 _POINT = 4
 """Inputs of the linear term per point: rest height, ground, x, y."""
@@ -46,10 +47,10 @@ class WorkerSize:
             the images contain the whole top and bottom as channels instead.
     """
 
-    worker_width: int = 8
-    fold: int = 2
-    condition: int = 32
-    thumbnail: int = 4
+    worker_width: Count = 8
+    fold: Count = 2
+    condition: Count = 32
+    thumbnail: Whole = 4
 
 
 class WorkerNetwork(TensorDictModuleBase):

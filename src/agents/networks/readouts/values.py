@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,7 @@ from agents.options import option_groups
 from packing_env.core import rewards
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
+from packing_env.values import NonNegative, Option
 
 _MIXED = 4
 _OWN = 4096  # largest number of actions for which each action has its own logits
@@ -88,10 +89,10 @@ class Distribution:
 
     v_min: float | None = -1.0
     v_max: float | None = 1.5
-    num_atoms: int = 51
+    num_atoms: Annotated[int, Option(at_least=2)] = 51
     mixture: int | str | None = None
     noisy: bool = True
-    sigma: float = 0.5
+    sigma: NonNegative = 0.5
 
     def __post_init__(self) -> None:
         low, high = self.v_min, self.v_max
