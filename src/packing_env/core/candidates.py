@@ -156,7 +156,7 @@ def propose(scene: Scene) -> Candidates:
     if falls_back:
         index = torch.cat((index, lowest(need_maps(scene, "lowest_z"), 1)), 1)
     z, legal = judge(scene, index)
-    # 2. Leave out repetitions, and the lowest placement if there is any other.
+    # 2. Leave out repetitions, and the lowest placement of the lattice if a proposal is legal.
     new = legal & _first_of_its_kind(index, legal)
     if falls_back:
         new[:, -1:] &= ~new[:, :-1].any(1, keepdim=True)
@@ -177,10 +177,10 @@ def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) ->
 
 
 def feature_names(params: PackingParams) -> tuple[str, ...]:
-    """Return the features of a task's candidates: :data:`FEATURES`, of voxels also ``contact``.
+    """Return the names of a task's features: :data:`FEATURES`, for voxels also ``contact``.
 
     ``contact`` is the share of the item's own faces that touch an occupied voxel or a side of the
-    container. ``there`` is always the last.
+    container. ``there`` is always the last feature.
     """
     return (*FEATURES[:-1], *(["contact"] if params.geometry == "voxels" else []), FEATURES[-1])
 

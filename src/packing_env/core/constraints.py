@@ -2,8 +2,8 @@
 
 A placement is legal if geometry and stability allow it and :func:`allowed_maps` is True. Each rule
 about packed items gives, for each visible item, a list of packed items: the *barred* items, ``[B,
-L, N]`` in packing order. The visible item must not rest on them (or, for other rules, must not be
-above them). ``owner`` in the state maps cells to items, so barred items give barred cells. A
+L, N]`` in packing order. The visible item must not rest on them or, under ``lifo``, must not be
+above them. ``owner`` in the state maps cells to items, so barred items give barred cells. A
 placement rests on a barred cell iff two heights differ by at most the contact tolerance: its rest
 height, and its rest height on the barred cells alone. So every rule is computed with the operation
 :func:`packing_env.kernels.drop_height`.
@@ -269,7 +269,7 @@ def _allowed_items(
 def _barred_below(
     state: State, packed: _Packed, item_id: Int[Tensor, "B L"], params: PackingParams
 ) -> Bool[Tensor, "B L N"] | None:
-    """Return the packed items that each visible item must not rest on; None if no rule bars any."""
+    """Return the packed items that each visible item must not rest on; None without such a rule."""
     # 1. For each rule: which packed items it bars, for all visible items or for single ones.
     rules, catalogue, barred = params.constraints, packed.catalogue, []
     if rules.no_stacking:

@@ -1,4 +1,4 @@
-"""The ground of a geometry: how packed items are stored, and which placements fit to them.
+"""The ground of a geometry: how packed items are stored, and which placements are legal.
 
 This is the interface; `core.feasibility` implements it for heightmaps, `core.voxels` and
 `core.cuboids.ground` for the other geometries. A geometry either computes maps of all placements
@@ -73,7 +73,7 @@ class Ground(ABC):
     """Base of the geometries' rules; its methods are pure functions.
 
     Args:
-        catalogue: The items; after :meth:`prepare` the methods are faster.
+        catalogue: The items; the methods are faster with a catalogue from :meth:`prepare`.
         params: The task.
 
     Attributes:
@@ -135,6 +135,6 @@ class Ground(ABC):
 
 def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: PackingParams) -> Tensor:
     """Return whether the window of orientation 0, ``size [..., 2]``, is inside at ``(x, y)``."""
-    # In pitches, like x and y: in geometry "boxes" a cell has several pitches.
+    # Compare in pitches, the unit of x and y: in geometry "boxes" a cell has several pitches.
     across, along, _ = params.pitches
     return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)

@@ -78,7 +78,7 @@ def surface_at(
     Surfaces of cuboids are a whole number of cells above the floor or above a pre-placed box. They
     are rounded to the nearest float32. Sums of rounded sides would depend on the composition of a
     stack (0.1 + 0.6 is not 0.7). An item across two stacks of equal height would then not touch the
-    lower sum.
+    stack with the lower sum.
     """
     # 1. Items of any shape: the plain sum.
     top = z[:, None, None] + catalogue["top"][item_id, orientation]

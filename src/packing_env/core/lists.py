@@ -12,7 +12,7 @@ NEVER = torch.iinfo(torch.int64).max
 
 def any_from(flags: Bool[Tensor, "*axes"], axis: int) -> Bool[Tensor, "*rows"]:
     """Return whether a flag is True, over the axes from ``axis`` on."""
-    # On a CPU, the maximum of bytes takes a small part of the time of `any`.
+    # On a CPU, `amax` on bytes takes a small part of the time that `any` takes.
     return flags.flatten(axis).view(torch.uint8).amax(-1).bool()
 
 

@@ -36,8 +36,8 @@ class Found:
     Attributes:
         index: ``[B]`` (``core.orientation.encode_placement``); -1 if no placement is legal.
         z: ``[B]`` its rest height, metres; +inf if no placement is legal.
-        examined: ``[B, 3]`` of the search, see :func:`packing_env.kernels.lowest_placements`; None
-            if maps were computed for all rows.
+        examined: ``[B, 3]`` counts of the search (:func:`packing_env.kernels.lowest_placements`);
+            None if maps were computed for all rows.
     """
 
     index: Int[Tensor, " B"]

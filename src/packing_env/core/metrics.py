@@ -1,4 +1,7 @@
-"""Metrics of a packed container. Metrics are not clipped. They are 0 for an empty container."""
+"""Metrics of a packed container. Metrics are not clipped.
+
+All are 0 for an empty container, except ``height_ratio`` if there are pre-placed boxes.
+"""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def item_features(seen: Scene) -> Float[Tensor, "B S F"]:
     """Return :data:`ITEM_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
     Extents are relative to the container's largest side, and ``volume`` to the container's volume.
-    ``fill`` is the volume divided by the volume of the bounding box; ``remaining`` is the share of
-    items that are not packed yet.
+    ``fill`` is the volume divided by the volume of the bounding box; ``remaining`` is the number of
+    items that are not packed yet, divided by N.
     """
     # Compute in float64, with one column per feature.
     extent = seen.catalogue["extent"][seen.item_id]
@@ -143,8 +143,8 @@ def cut_surfaces(
         params: The task.
 
     Returns:
-        The share of the base at each height, 0 to H; the lowest of these heights; its share; and
-        the share of the container that later pieces fill. In [0, 1].
+        The share of the base at each height, 0 to H; the lowest of these heights, one-hot; its
+        share; and the share of the container that later pieces fill. In [0, 1].
     """
     changes, volume = _cut_changes(item_id, catalogue, params)
     return _cut_shares(changes.cumsum(1), volume.cumsum(1), params)

@@ -51,7 +51,7 @@ class Preference:
 def strictest(
     contact: Contact, legal: Bool[Tensor, "B L R Xs Ys"], rules: Sequence[str]
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return each item's placements by the strictest rule that leaves it one; all if none does.
+    """Return each item's placements by the strictest rule that allows one; all if none does.
 
     Args:
         contact: The contact of all placements.

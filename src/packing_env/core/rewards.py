@@ -42,7 +42,7 @@ RETURNS: dict[str, tuple[float, float]] = {
     "height": (-1.0, 0.0),
     "illegal": (-1.0, 0.0),
 }
-"""Smallest and largest sum of each term over an episode's rest, if illegal actions end episodes.
+"""Smallest and largest sum of each term over the rest of an episode, if illegal actions end it.
 The largest sum of ``item`` is the number of items.
 """
 

@@ -245,7 +245,7 @@ def _check_formula(name: str, rule: rules.Rule) -> None:
     """Raise a ParameterError unless a formula returns the same for numbers and for tensors."""
     check(rule, f"stability rule {name!r}: ")
     if len(rule.percents) > _MOST_SHARES or tuple(sorted(rule.percents)) != rule.percents:
-        raise ParameterError(f"stability rule {name!r}: percents must be ascending, at most three")
+        raise ParameterError(f"stability rule {name!r}: percents must be at most three, ascending")
     # 1. Make twenty supports, from no supporting cell to all cells. They have only the measurements
     # that the rule declares, because compiled code makes no others.
     counts, area = torch.arange(20), 19

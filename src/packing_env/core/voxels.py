@@ -132,7 +132,7 @@ class VoxelGround(Ground):
 
     def commit(self, state: State, item: Landing) -> State:
         """Return ``occupied`` with the item's voxels, and the tops of its columns."""
-        # 1. Add the voxels. Indices outside the container are clamped, where the item has none.
+        # 1. Add the voxels. Indices outside the container are clamped; the item has no voxel there.
         part = self.catalogue["voxels"][item.item_id, item.placement.orientation]
         part = part & item.carried[:, None, None, None]
         index = _window(item.placement, part.shape[1:], self.params)

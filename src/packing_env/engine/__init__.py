@@ -69,7 +69,7 @@ def _first(task: Task, name: str) -> tuple[RulesEngine, list[str]]:
     """Return the first engine that supports the task, and why the faster engines do not."""
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
-    # Take the first engine that supports the task; log why the others do not.
+    # Take the first engine that supports the task; remember why the others do not.
     refusals: list[str] = []
     for candidate in ENGINES if name == "auto" else (name,):
         engine = ENGINES[candidate]

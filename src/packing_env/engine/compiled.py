@@ -27,7 +27,7 @@ from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, St
 
 
 class CompiledEngine(RulesEngine):
-    """Engine that carries out whole steps in place; its resets and observations use ``rules``."""
+    """Engine that carries out whole steps in place; resets and observations use ``rules``."""
 
     name: ClassVar[str] = "compiled"
     in_place: ClassVar[bool] = True

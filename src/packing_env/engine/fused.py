@@ -3,8 +3,8 @@
 For cuboids of whole cells, a step is one launch and a copy of the mask. One program handles one
 row. It decodes the action, checks and carries out the placement, computes metrics and reward, ends
 the episode, starts the next one, and writes all observations into the tensors that are returned.
-For heightmaps, one such kernel runs before the search for all placements and one after it. A step
-takes at most eleven launches, and more with a preference. State and results equal those of the
+For heightmaps, one such kernel runs before the search for all placements and one after it. Without
+a preference, a step takes at most eleven launches. State and results equal those of the
 engine ``rules``, bit for bit. The engine supports the tasks of the compiled step in those action
 modes whose only entry in the state is the legality of the lattice.
 """
@@ -54,7 +54,7 @@ _TERMS = {name: rewards.TERMS[name] for name in FUSED_TERMS}
 
 
 class FusedEngine(CompiledEngine):
-    """Engine that carries out whole steps in place on CUDA; its resets use ``rules``."""
+    """Engine that carries out whole steps and resets in place; first states use ``rules``."""
 
     name: ClassVar[str] = "fused"
 
@@ -68,6 +68,7 @@ class FusedEngine(CompiledEngine):
             return f"the engine needs CUDA and the triton backend, not {backend} on {device}"
         if task.params.action_mode not in MODES:
             return f"the engine does not support action_mode={task.params.action_mode!r}"
+        # 2. The preferences and the stability rules.
         preferences, ladder = preference.active(task.params), preference.ladder(task.params)
         if preferences and not ladder:
             named = ", ".join(f"{name}={getattr(task.params, name)}" for name in preferences)
@@ -108,8 +109,8 @@ class FusedEngine(CompiledEngine):
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
         # 2. Look up.
-        # The kernels check a placement only by the least strict rule, so with a preference the
-        # state is looked up.
+        # The kernels check a placement only by the least strict rule. So with a preference, the
+        # action is looked up in the state.
         if preference.active(self.params):
             action = torch.where(self._looked_up(action, state)[:, None], action, -1)
         # 3. Carry out the step, including rewards, resets and observations.
@@ -148,7 +149,7 @@ class FusedEngine(CompiledEngine):
     def _memory_for(self, state: State) -> Memory:
         """Return memory for a step; steps with the same number of rows share it, unless traced."""
         batch, observed = len(state["step"]), "drop_height" in self._requested
-        # A traced step allocates its own. Nothing in the memory outlives a step.
+        # A traced step allocates its own memory. Nothing in the memory outlives a step.
         traced = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
         if traced:
             return self._fused.new_memory(state, observed=observed)

@@ -74,7 +74,7 @@ class LatticeOffer:
     def decode(self, actions: Actions, state: State) -> Int[Tensor, "B heads"]:
         """Return the placements as flat ``[B, 1]`` or per-axis ``[B, 4]`` lattice indices.
 
-        Out of range means an illegal action.
+        An index out of range makes the action illegal.
         """
         if self.mode.mask_is_joint:
             return actions["action"].view(len(state["step"]), -1).contiguous()

@@ -65,7 +65,7 @@ def refusal(catalogue: Catalogue, params: PackingParams) -> str:
 
 
 def _unknown_observations(catalogue: Catalogue, params: PackingParams) -> list[str]:
-    """Return the requested observations that no compiled step computes for such items."""
+    """Return the requested observations that no compiled step computes for these items."""
     written = ON_CELLS if catalogue["cuboid"].shape[-1] else DEFAULT_OBSERVATIONS
     known = {*written, *observation.OF_HEIGHTMAP}
     return [name for name in params.observation if name not in known]
@@ -114,7 +114,7 @@ class Operations:
             state: The state.
             action: ``[B, 1]`` indices of the mask, or ``[B, 4]`` item, orientation, x, y.
             observations: `step.entries.Observations`.
-            start: The same after resets; empty tensors if finished rows are not reset.
+            start: ``observations`` after resets; empty tensors if finished rows are not reset.
             outcome: See :func:`new_outcome`.
 
         Returns:
@@ -157,7 +157,8 @@ class Operations:
         """Return rest heights; with several visible items, update the last step's."""
         heightmap, stride = state["heightmap"], self.params.grid_step
         surfaces, size = self._items["bottom"].flatten(0, 1), self._sizes.flatten(0, 1)
-        # Compute all if one item is visible, or in a recording, which may read only the state.
+        # Compute all heights if one item is visible, or in a recording, which may read only the
+        # state.
         if self.params.num_visible == 1 or is_recorded(state):
             return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
         # Otherwise most items were visible before, and the heightmap has changed at one place only.
@@ -171,9 +172,10 @@ class Operations:
     def _judge(
         self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
     ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B_ P Xs Ys"]]:
-        """Return rest heights, and which placements are stable and preferred; empty without rules.
+        """Return rest heights, and which placements are stable and preferred.
 
-        Only placements below the lid are judged.
+        Only placements below the lid are judged. Without rules and preferences, the second tensor
+        is empty.
         """
         params = self.params
         preferences = preference.active(params)
@@ -198,7 +200,7 @@ class Operations:
 
 def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "B P Xs Ys"]:
     """Return the legal placements of the visible items that the task prefers."""
-    # Rules that imply the task's own rule are tried one after another; the own rule comes last.
+    # If each rule implies the next, one kernel tries them one after another, the task's own last.
     if ladder := preference.ladder(params):
         return kernels.tiered_hull(
             contact.heightmap,
@@ -210,7 +212,7 @@ def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor
             contact.stride,
             params.num_visible,
         )
-    # Other rules select from the placements that the task's own rule allows.
+    # Otherwise the preferences select from the placements that the task's own rule allows.
     by_item = (params.num_visible, -1)
     legal = stability.judge_maps(params.stability, contact).unflatten(1, by_item)
     return preference.restrict(contact, legal, params).flatten(1, 2)

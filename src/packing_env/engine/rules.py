@@ -101,7 +101,7 @@ class RulesEngine:
             return Step(after, outcome.reward, observations, None)
 
         # 5. Reset: finished rows start again, with the legality of their start state.
-        del maps  # the maps of another state follow
+        del maps  # free the maps of this state before those of the next state are computed
         after, start = self.reset(transition.is_done(after), after, observations)
         return Step(after, outcome.reward, observations, start)
 

@@ -91,6 +91,6 @@ class CandidateMode(ActionMode):
         return {"action": torch.where(listed.any(1), listed.byte().argmax(1), -1)}
 
     def project(self, placement: Placement, state: State) -> Placement:
-        """Return candidate 0, the generator's best, for an empty entry of the list."""
+        """Return candidate 0, the generator's best, where the action names no entry of the list."""
         first = self.decode_index(torch.zeros_like(placement.slot), state)
         return placement.where(placement.valid, first)

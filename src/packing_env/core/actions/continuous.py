@@ -17,8 +17,8 @@ from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams, State
 
 _TICKS = 256
-"""Coordinates are rounded to multiples of a lattice step times this fraction. So distances are
-whole numbers, and equal on every device.
+"""Ticks per interval of an axis. Coordinates are rounded to whole ticks, so distances are whole
+numbers, and equal on every device.
 """
 
 

@@ -20,8 +20,8 @@ def next_head_mask(
 ) -> Bool[Tensor, "*batch A"]:
     """Return the legal values of the next head, after the choices in ``chosen`` (none to three).
 
-    A chosen value out of range is clamped. If no legal placement begins with
-    the chosen values, nothing is legal.
+    A chosen value out of range is clamped. If no legal placement begins with the chosen values,
+    nothing is legal.
     """
     # 1. Index the maps by the chosen values.
     batch = chosen.shape[:-1]

@@ -21,7 +21,7 @@ MANAGER_MASK = ("manager", "action_mask")
 
 
 class HierarchicalMode(LatticeMode):
-    """A step reads two entries; in this mode only the manager's entry has a mask.
+    """Two entries per step, the manager's and the worker's; only the manager's entry has a mask.
 
     ``("manager", "action") [B]`` is a visible item; its mask says which items have a legal
     placement. ``("worker", "action") [B]`` is ``(orientation * Xs + x) * Ys + y`` for that item;

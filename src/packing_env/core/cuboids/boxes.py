@@ -54,7 +54,7 @@ def judge(
     z = kernels.box_drop(boxes, lower, size)
     # 2. Check the container and the lid first; the stability rule checks the remaining placements.
     inside = _is_inside(lower, size, z, params)
-    judged = torch.where(inside[..., None], size, 0)  # the rule treats these placements as padding
+    judged = torch.where(inside[..., None], size, 0)  # the rule skips placements without a size
     return Judged(z, kernels.box_stable(boxes, lower, judged, z, params.stability))
 
 

@@ -34,8 +34,8 @@ def _has_exact_heights(params: PackingParams) -> bool:
     cell, cells = params.cell, params.height_units
     if cell != to_float32(cell) or not 1 <= cells <= kernels.MAX_CUBOID_HEIGHT:
         return False
-    # The cell is numerator / denominator. Multiples of the numerator must be exact in float32; it
-    # is odd, or the denominator is 1.
+    # The cell is numerator / denominator. Multiples of the numerator must be exact in float32. The
+    # numerator is odd, or the denominator is 1.
     numerator, _ = cell.as_integer_ratio()
     exact = numerator * (cells + 1) <= _SIGNIFICAND
     return exact and cells * cell <= params.lid < (cells + 1) * cell

@@ -55,7 +55,7 @@ class BoxGround(Ground):
         return Resting(boxes.metres(z, self.params)[:, 0], stable[:, 0], ratio[:, 0])
 
     def commit(self, state: State, item: Landing) -> State:
-        """Return the raised raster; the list of boxes does not depend on the geometry."""
+        """Return the raised raster; `core.transition` adds the box to the list of boxes."""
         box = boxes.box_at(item, self.catalogue, self.params)
         raised = boxes.raise_heightmap(state["heightmap"], box, item.carried, self.params)
         return {"heightmap": raised}

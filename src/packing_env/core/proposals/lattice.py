@@ -51,7 +51,7 @@ def corner_points(scene: Scene) -> Proposals:
     of the heightmap. For each item in each orientation, these are the corner points of Martello,
     Pisinger and Vigo, Operations Research 2000.
     """
-    # An item cannot slide on at the wall, or if it would rest higher one lattice point before.
+    # An item cannot slide if it is at the wall, or if it would rest higher at the lower neighbour.
     maps = need_maps(scene, "corner_points")
     z = maps.z
     marked = torch.ones_like(maps.legal)

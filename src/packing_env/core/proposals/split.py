@@ -94,8 +94,8 @@ def _at_corners(
 ) -> Proposals:
     """Return placements at lower corners of spaces, ordered by space, item, orientation.
 
-    Beyond :data:`MAX_PROPOSALS` per visible item, padding is removed before the list is cut;
-    proposals that are cut off are counted.
+    If there are more entries than :data:`MAX_PROPOSALS` per visible item, padding is removed and
+    the list is cut to that number. The proposals that are cut off are counted.
     """
     index = corner_index(scene, space, proposed).flatten(1)
     capacity = MAX_PROPOSALS * scene.item_id.shape[1]
