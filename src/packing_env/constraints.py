@@ -37,7 +37,7 @@ the wall x = 0, ``+x`` the wall x = X, ``-z`` the floor, ``+z`` the top."""
 
 def _cut(entry: Any, name: str) -> Cut:
     if not isinstance(entry, Sequence) or isinstance(entry, str) or len(entry) != 3:
-        raise ParameterError(f"{name} has {entry!r}, not an edge and two lengths: '+x-z', 0.3, 0.4")
+        raise ParameterError(f"{name} has {entry!r}, not an edge and two lengths (+x-z, 0.3, 0.4)")
     edge = str(entry[0])
     if not re.fullmatch("[+-][xyz][+-][xyz]", edge) or edge[1] == edge[3]:
         raise ParameterError(
@@ -76,7 +76,7 @@ class Constraints:
             smaller group, or rests on it, directly or through others.
         weight_limit: Largest total weight of all items in kilograms.
         balance: Largest distance of the common centre of mass from the middle, as a share of the
-            container's length and width (of the deck's, with an overhang). The limit applies after
+            container's length and width; with an overhang, of the deck's. The limit applies after
             every placement, or, in an order of boxes, at the end of the load. 0.5 allows
             everything.
         clearance: Metres between neighbouring items in x or in y, rounded up to whole cells. In an
@@ -99,8 +99,8 @@ class Constraints:
             there.
         cut: Orders of boxes: edges of the container that are cut off, as in air freight, each as
             ``("+x-z", 0.3, 0.4)``: 0.3 m of the length at the far wall along x, and 0.4 m of the
-            height at the floor. No item reaches beyond the plane through these two lines, or rests
-            on it.
+            height at the floor. No item reaches beyond the plane through the two lines at
+            these lengths, or rests on the plane.
     """
 
     no_stacking: bool = False
@@ -166,7 +166,7 @@ class Constraints:
 
     @property
     def needs_maps(self) -> bool:
-        """True if the legality of placements depends on more than the heightmap."""
+        """True if a constraint excludes placements; pre-placed boxes only raise the heightmap."""
         return self.needs != () or bool(self.clearance or self.wall_clearance)
 
     @property
@@ -217,8 +217,8 @@ class Constraints:
             return
         if geometry != "maps":
             raise ParameterError(
-                f"constraints need geometry='maps', not {geometry!r}; they are "
-                f"{', '.join(self.to_json())}"
+                f"the constraints {', '.join(self.to_json())} need geometry='maps', not "
+                f"{geometry!r}"
             )
         for name in self.of_orders:
             raise ParameterError(

@@ -147,7 +147,7 @@ def ignore_working_directory() -> None:
         return
     sys.meta_path.insert(0, _Finder())
     numba = sys.modules.get("numba.core.config")
-    if numba is not None:  # already imported by another library, with the file
+    if numba is not None:  # another library imported it before, and it has read the file
         numba._config_fname = _NOWHERE + _CONFIGURED["numba.core.config"]  # type: ignore[attr-defined]
         numba.reload_config()
         warn_of_ignored("numba", _CONFIGURED["numba.core.config"])
@@ -156,7 +156,7 @@ def ignore_working_directory() -> None:
 def warn_of_ignored(package: str, name: str) -> None:
     """Log a warning if the working directory has a configuration file of a package."""
     if os.path.lexists(name):
-        text = "%s of the working directory is ignored; %s configure %s"
+        text = "%s in the working directory is ignored; use %s to configure %s"
         _LOGGER.warning(text, name, _REMEDY[package], package)
 
 
@@ -204,7 +204,7 @@ class _Loader(SourceFileLoader):
 
 
 class _Hidden(ast.NodeTransformer):
-    """Replaces the name of a file where it is assigned or yielded unchanged."""
+    """Replaces the name of a file where it is the whole value of an assignment or a yield."""
 
     def __init__(self, name: str) -> None:
         self.name, self.count = name, 0

@@ -113,7 +113,7 @@ _FORMULA = re.compile(r"(^|[;,|])(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def spreadsheet_cell(value: Any) -> Any:
-    """Return a CSV cell as text that cannot start a row or a formula; numbers stay unchanged.
+    """Return the value of a CSV cell; text is changed so that it starts no row and no formula.
 
     ``'`` is put before text that a spreadsheet would read as a formula. This includes text after a
     separator, because a spreadsheet may split the cell there: which separator it expects depends on

@@ -135,7 +135,7 @@ def _parts(name: str | PurePath) -> Sequence[str]:
 def _entered(
     folder: Path, levels: Sequence[str], *, make: bool = False
 ) -> Iterator[tuple[int | None, Path]]:
-    """Yield the descriptor of an inner folder (None if the system has none) and its path."""
+    """Yield the descriptor of an inner folder (None where unsupported) and its path."""
     works = os.open in os.supports_dir_fd and os.mkdir in os.supports_dir_fd
     at = os.open(folder, _FOLDER & ~_NO_LINKS) if works else None
     place = folder

@@ -33,8 +33,9 @@ def build_catalogue(
 ) -> Catalogue:
     """Build the catalogue of a task's items, or load it from the disk cache.
 
-    With ``items={"source": "meshes", "holdout": 0.25}``, the last quarter of the files (sorted by
-    name) becomes the catalogue of the test split, and the rest that of the training split.
+    With ``items={"source": "meshes", "holdout": 0.25}``, the last quarter of the items becomes the
+    catalogue of the test split, and the rest that of the training split. Files of a folder are
+    sorted by name; a list keeps its order.
     ``steady`` is a stability rule; items for which it accepts no pose on the floor are left out.
 
     Args:
@@ -143,7 +144,7 @@ class _Items:
     """Options of ``items`` in addition to ``source``.
 
     Attributes:
-        holdout: Share of the items (the last ones by name) that is reserved for ``split="test"``.
+        holdout: Share of the items, the last ones, that is reserved for ``split="test"``.
         unit: Unit of lengths.
     """
 

@@ -64,7 +64,7 @@ def close_names(name: str, known: Iterable[str]) -> str:
 
 
 def _ending(last: str, section: str, known: list[str]) -> list[str]:
-    """Return up to three names with this last part; if one is in the same section, only it."""
+    """Return up to three names that end in this part, or only the one in the same section."""
     found = [key for key in known if key.rpartition(".")[2] == last]
     own = f"{section}.{last}" if section else last
     return [own] if own in found else found[:3]

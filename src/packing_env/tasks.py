@@ -109,11 +109,11 @@ PRESETS: dict[str, Task] = {
         items={"source": "shapes", "resting": True, "steady": "com_hull_20"},
     ),
     # The default of versions 0 and 1: all embedded shapes in all poses, centre of mass over the
-    # hull of the support, contact within one cell. Two thirds of such a packing do not stay in
-    # place.
+    # hull of the support, contact within one cell. Two thirds of the items of such a packing do not
+    # stay in place.
     "irregular_com_hull": Task(SHAPES),
     # Huang et al., RA-L 2023: 0.40 x 0.40 x 0.30 m at 200 x 200 pixels, 50 objects of household
-    # size scaled by 0.8-1.2, the largest K = 20 offered.
+    # size scaled by 0.8-1.2, of which the K = 20 largest are offered.
     "irregular_paper": Task(
         PackingParams(
             container=(0.40, 0.40, 0.30),
@@ -146,7 +146,7 @@ PRESETS: dict[str, Task] = {
         scales=(0.5, 0.75),
     ),
     # Parts nested in a powder bed as voxels: they may also lie in cavities and under overhangs of
-    # others, and every part can still be taken out (Cui et al., SIGGRAPH 2023).
+    # other parts, and every part can still be taken out (Cui et al., SIGGRAPH 2023).
     "nesting": Task(
         PackingParams(
             container=(0.12, 0.12, 0.12),

@@ -57,6 +57,7 @@ State = dict[str, Tensor]
 | ``terminated truncated`` | ``[B]`` bool | the row is finished (absorbing) |
 | ``legal`` | ``[B, A]`` bool | legal placements; all True in terminated rows (or ``[B, 0]``) |
 | ``candidate`` | ``[B, K]`` int64 | legal placements on offer, or -1 (or ``[B, 0]``) |
+| ``candidate_z`` | ``[B, K]`` float32 | their rest heights, metres; +inf if empty (or ``[B, 0]``) |
 | ``overflow`` | ``[B]`` int64 | proposals and spaces dropped for lack of capacity so far |
 | ``boxes`` | ``[B, N, 6]`` int32 | i-th packed cuboid ``(x0 y0 z0 x1 y1 z1)``, pitches; or zeros |
 | ``occupied`` | ``[B, X, Y, Z]`` bool | voxels of packed items; only in geometry ``"voxels"`` |
@@ -328,8 +329,8 @@ class PackingParams:
         for key, (refused, remedy) in refusals.items():
             if refused:
                 raise ParameterError(
-                    f"stability rule {rule!r} reads only the packed cuboids, but {key} adds "
-                    f"something that the rule does not see; use {remedy}, or another rule"
+                    f"stability rule {rule!r} reads only the list of packed cuboids, so it does "
+                    f"not support this {key}; use {remedy}, or another rule"
                 )
 
     @property
@@ -363,8 +364,8 @@ class PackingParams:
         """Return a copy with some fields changed; raise on unknown names and list the known names.
 
         The default penalty for no-ops is removed if illegal actions are no longer no-ops. Some
-        options depend on another one, as ``surest`` depends on ``stability``. If only the other one
-        is changed, they return to their default.
+        options depend on another option, as ``surest`` depends on ``stability``. If only that
+        option is changed, they return to their default.
         """
         check_names("PackingParams", changes, {f.name for f in fields(self)})
         if self._penalty_is_default:

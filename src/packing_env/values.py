@@ -31,7 +31,7 @@ MAX_STEPS = 2**30
 MAX_SEED = 2**63 - 1
 """Largest seed of a pool and of the rows' streams; the smallest is 0."""
 _SIGNIFICAND_BITS = 24
-"""Of a float32."""
+"""Number of bits of a float32's significand."""
 UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
 """Metres per unit, by name."""
 _UNIT_WORDS = {
@@ -60,7 +60,7 @@ _SIGNS = str.maketrans(
     }
 )  # fmt: skip
 """Typographic quotation marks, multiplication and minus signs, micro signs and spaces, full-width
-forms and the Cyrillic letter Kha (as in 60x40), and what a keyboard has for them.
+forms and the Cyrillic letter Kha (as in 60x40), and the keyboard signs that replace them.
 """
 
 
