@@ -1,7 +1,7 @@
 """From solids to heightmaps: loading and repair, rotations, rasterisation, catalogues.
 
 Names are imported on first use, so that reading the header of a mesh file does not import torch. No
-module of this folder has one of these names: its import would hide the name.
+module of this folder may have one of these names: importing it would hide the name.
 """
 
 from __future__ import annotations

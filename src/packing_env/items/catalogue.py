@@ -221,7 +221,8 @@ class Catalogue:
                 sorted, without the parts of URDF trees found there), `Mesh` objects, or a list of
                 any of these.
             faces: for each item, the faces that may be up ("+z", "-z", ...); empty means all.
-            turn: for each item, False if its +x face stays where it is; by default all may turn.
+            turn: for each item, False if its +x face must keep its direction; by default all items
+                may turn.
             strict: refuse meshes that would cause warnings.
             resting: leave out orientations in which a single item topples on a flat floor
                 (`items.poses`). If no resting pose fits, an item keeps the lowest pose that fits,

@@ -105,7 +105,7 @@ def cuboid_tensors(
 ) -> dict[str, Tensor]:
     """Make the tensors of a catalogue of boxes, by their extents in metres.
 
-    With maps, `whole_cuboids` adds the last one.
+    With maps, the tensor `cuboid` is missing; `whole_cuboids` computes it.
 
     Raises:
         CatalogueError: The maps do not fit into memory; or, without maps, an extent is not a whole
@@ -121,7 +121,7 @@ def cuboid_tensors(
     offsets = _offsets(boxes, cells, rotations, grid.cell)
     centres = torch.einsum("rij,mj->mri", rotations, boxes / 2.0) + offsets
     com = (centres[..., :2] * (COM_STEPS / grid.cell)).round().to(torch.int64)
-    # 2. The orientations that are allowed, fit, and repeat no other come first.
+    # 2. Sort the orientations: those that are allowed, fit, and repeat no other come first.
     kept = _distinct_fitting(sides[..., :2], heights.float(), upright[:, axes[:, 2]], grid)
     order = kept.int().argsort(dim=1, descending=True, stable=True)
     order = order[:, : max(1, int(kept.sum(1).max()))]
@@ -185,7 +185,7 @@ def _distinct_fitting(
 def _maps(
     size: Int[Tensor, "M R 2"], peak: Float[Tensor, "M R"], grid: Grid
 ) -> tuple[Tensor, Tensor]:
-    """Return the upper and lower surfaces of cuboids, in windows as large as the largest."""
+    """Return the upper and lower surfaces of cuboids, all in windows of the largest size."""
     memory = MemoryEstimate(len(size), grid)
     memory.add(size.shape[1], size.flatten(0, 1))
     memory.check()
@@ -195,7 +195,7 @@ def _maps(
 
 
 def cuboid_voxels(top: Float[Tensor, "M R U V"], grid: Grid) -> Bool[Tensor, "M R U V W"]:
-    """Return the voxels of cuboids, given their upper surfaces; up to a voxel above the lid."""
+    """Return the voxels of cuboids, given their upper surfaces, up to one layer above the lid."""
     layers = torch.arange(grid.layers + 1, device=top.device)
     height = window_cells(top.clamp(min=0.0) / grid.cell)
     return layers < torch.where(torch.isfinite(top), height, 0)[..., None]

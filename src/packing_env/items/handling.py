@@ -37,7 +37,7 @@ POSES = ("faces", "turn")
 _BOOLEAN = ("stackable", "fragile")
 _WEIGHTS = ("weight", "max_load")
 _WAYS = {"density": ("weight",), "uniform": (*_WEIGHTS, "group"), "share": _BOOLEAN}
-"""The attributes to which each way of drawing values applies."""
+"""The attributes to which each way of computing values applies."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Handling:
         return Handling(**{name: change(value) for name, value in self.tensors().items()})
 
     def of_row(self, row: int) -> dict[str, Any]:
-        """Return the attributes of one row that are not the default, in kilograms."""
+        """Return the attributes of one row that differ from the defaults; weights in kilograms."""
         values: dict[str, Any] = {}
         for name, default in Handling.default(1).tensors().items():
             value = getattr(self, name)[row].item()

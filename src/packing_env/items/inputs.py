@@ -110,7 +110,7 @@ def _is_output(file: Path) -> bool:
 
 
 def _unread(paths: Sequence[Path]) -> list[str]:
-    """Return the files that are not read, with remedies; empty if none of them can be a part."""
+    """Return the files that are not read, with remedies; empty if all only accompany meshes."""
     names = [
         str(path)
         for path in paths

@@ -41,8 +41,8 @@ class ItemMaps:
         rotation: Float[Tensor, "3 3"],
         cell: float,
     ) -> ItemMaps:
-        """Return the surfaces of a set of voxels whose corner lies at `low` of the turned solid."""
-        # The lowest and the highest voxel of each column.
+        """Return the surfaces of voxels whose lower corner is at `low` of the turned solid."""
+        # The highest and the lowest voxel of each column.
         height = torch.arange(1, voxels.shape[2] + 1, dtype=torch.float64, device=voxels.device)
         top = torch.where(voxels, height, -torch.inf).amax(2) * cell
         bottom = torch.where(voxels, height - 1, torch.inf).amin(2) * cell
@@ -70,7 +70,7 @@ class ItemMaps:
         return float(column.sum()) * self.cell**2
 
     def rotated(self, quarter_turns: int) -> ItemMaps:
-        """Return the maps after some quarter turns about z (+90 degrees each) on the grid."""
+        """Return the maps, without voxels, after quarter turns (+90 degrees each) about z."""
         rotation, offset = self.rotation, self.offset
         turn = offset.new_tensor(QUARTER_TURN)
         sides = self.size[::-1] if quarter_turns % 4 else self.size

@@ -66,7 +66,7 @@ def lowest_pose(
 
 
 def _extreme(points: Float[Tensor, "V 3"]) -> Float[Tensor, "W 3"]:
-    """Return the points that are farthest in one of many directions; all if they are few."""
+    """Return the points that are farthest in one of many directions; all points if they are few."""
     if len(points) <= _MOST_VERTICES:
         return points
     # A spiral of equal steps in height covers the sphere evenly.

@@ -27,7 +27,7 @@ _LONGEST = 1 << 31
 CHUNK = 1 << 18
 """Number of pairs of a primitive and a cell that are processed at once."""
 TRIANGLE_BYTES, CELL_BYTES = 450, 24
-"""Measured memory per triangle of an orientation, and per cell of a window."""
+"""Measured bytes per triangle of an orientation, and per cell of a window."""
 SLIVER = 1e-9
 """A triangle whose projection from above is thinner than this share of a cell counts as vertical.
 """
@@ -72,7 +72,7 @@ def rasterize_many(
     base, turns = quarter_turn_plan(rotations)
     distinct = sorted(set(base))
     mesh = replace(mesh, vertices=mesh.vertices.to(device), faces=mesh.faces.to(device))
-    # 2. Rasterise these in groups; the other maps follow by turning.
+    # 2. Rasterise them in groups; the maps of other rotations are quarter turns of these maps.
     edges = _undirected_edges(mesh.faces)
     maps: dict[int, ItemMaps] = {}
     group = max(1, CHUNK // len(edges))
@@ -90,7 +90,7 @@ def window_sizes(mesh: Mesh, rotations: Float[Tensor, "R 3 3"], cell: float) -> 
 
 
 def scratch_bytes(num_faces: int, sizes: Tensor) -> int:
-    """Estimate the memory for rasterising windows of [R, 2] cells, without chunks."""
+    """Estimate the bytes for rasterising windows of [R, 2] cells, besides those of a chunk."""
     together = min(len(sizes), max(1, CHUNK // (3 * num_faces // 2 + 1)))
     cells = min(float(sizes.double().prod(1).sum()), 1e300)
     return TRIANGLE_BYTES * together * num_faces + CELL_BYTES * int(cells)

@@ -68,8 +68,8 @@ def rotation_set(
         r = 4 * face + quarter_turn, with entries exactly -1, 0 or 1.
 
     Raises:
-        ValueError: An unknown name, an interval that does not divide a turn, or an interval of
-            angles that do not vary under the name.
+        ValueError: An unknown name, an interval that does not divide a turn, or an interval for
+            angles that the named rotations do not vary.
     """
     if isinstance(interval, str):
         _check_used(interval, yaw_interval, roll_pitch_interval)
@@ -77,7 +77,7 @@ def rotation_set(
         return torch.eye(3, dtype=torch.float64)[None]
     if isinstance(interval, str) and interval.startswith("yaw_"):
         if yaw_interval is not None:
-            raise ValueError(f"yaw_interval={yaw_interval} beside {interval!r}; omit one of them")
+            raise ValueError(f"{interval!r} and yaw_interval={yaw_interval} set the yaw; omit one")
         interval, yaw_interval = "yaw", _radians(interval.removeprefix("yaw_"))
     if interval in ("yaw", "upright"):
         yaw = QUARTER if yaw_interval is None else yaw_interval

@@ -159,7 +159,7 @@ def _fitting_maps(
     possible = (sizes <= max(width, depth)).all(1)
     _check_scratch(solid.name, len(solid.faces), sizes[possible])
     fitting = sizes[(sizes[:, 0] <= width) & (sizes[:, 1] <= depth)]
-    memory.add(1, fitting)  # at least one; equal maps are kept once
+    memory.add(1, fitting)  # one orientation for now: equal maps are kept once
     # 2. Rasterise the others; keep maps that fit and differ in window, top or bottom.
     maps = rasterize_many(solid, rotations[possible], grid.cell) if bool(possible.any()) else []
     distinct: dict[tuple[Any, ...], ItemMaps] = {}

@@ -17,7 +17,7 @@ from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.rasterization import CELL_MARGIN, MAX_CELLS, pairs
 
 _LONGEST_EDGE = 8.0
-"""Longer edges are halved, in cells: the bounding box of a triangle is then small."""
+"""Length in cells above which edges are halved, so that bounding boxes of triangles are small."""
 _SLACK = 4e-10
 """Metres by which voxels may be smaller than their cells. So two solids whose voxels are disjoint
 overlap by less than a billionth of a metre."""
@@ -53,8 +53,8 @@ def voxelize(
         mesh: The solid, in metres.
         cell: Side of a voxel, metres.
         margin: Distance that is kept around the solid, metres: voxels that are nearer are occupied.
-            Two solids whose voxels are disjoint are at least two margins apart, because the middle
-            of a shorter gap is nearer than the margin to both, and so is its voxel.
+            Two solids whose voxels are disjoint are at least two margins apart: the voxel at the
+            middle of a shorter gap would be nearer than the margin to both.
         rotation: From the frame of the mesh; by default none.
 
     Raises:
@@ -77,7 +77,8 @@ def voxelize(
     # 2. Mark the voxels of the surface, then those that are wholly inside.
     counts = counts.to(torch.int64)
     triangles = ((points - low) / cell)[mesh.faces]
-    # Walls of an open surface may lie between two layers of voxels: these are closed then.
+    # A wall of an open surface may lie exactly between two layers of voxels. Cubes that are a
+    # little larger than voxels meet it.
     half = 0.5 + (-slack if mesh.watertight else slack)
     surface = _surface(_short_edges(triangles), counts, half, margin / cell)
     inside = _enclosed(triangles, counts) if mesh.watertight else _between(surface)
@@ -119,7 +120,7 @@ def _surface(
 def _meets(triangles: Float[Tensor, "P 3 3"], half: float, margin: float) -> Bool[Tensor, " P"]:
     """Return whether no axis separates triangles from the cube [-half, half]^3 by the margin.
 
-    The axes of the cube do not: the bounding boxes of the triangles are near enough.
+    The axes of the cube need no test: the bounding boxes of the triangles are near enough.
     """
     edges = triangles.roll(-1, 1) - triangles
     normal = torch.linalg.cross(edges[:, 0], edges[:, 1])
@@ -158,7 +159,8 @@ def _enclosed(triangles: Float[Tensor, "F 3 3"], counts: Tensor) -> Bool[Tensor,
         crosses = ((area > 0).all(1) | (area < 0).all(1)).nonzero().flatten()
         area, total, ray, owner = area[crosses], total[crosses], ray[crosses], owner[crosses]
         height = (area.roll(-1, 1) * triangles[owner, :, 2]).sum(1) / total
-        # 3. The voxels above are inside of one surface more if its triangle faces down.
+        # 3. Above a triangle that faces down, voxels are inside one more surface; above one that
+        #    faces up, one fewer.
         above = torch.ceil(height - 0.5).clamp(min=0).to(torch.int64).minimum(counts[2])
         where = ray[:, 0], ray[:, 1], above
         change.index_put_(where, -total.sign().to(torch.int64), accumulate=True)

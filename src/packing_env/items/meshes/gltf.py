@@ -57,7 +57,7 @@ def read_glb(data: bytes) -> Surface:
 
 
 def check_glb(data: bytes) -> None:
-    """Raise `MeshError` if the header of a GLB file is wrong or requires unsupported features."""
+    """Raise `MeshError` if the chunks of a GLB file are damaged or need an unknown extension."""
     with _parsing():
         _Document(data)
 
@@ -145,7 +145,7 @@ class _Document:
     def _num_instances(self, node: Mapping[str, Any]) -> int:
         counts = {self._count(index) for index in _instancing(node).values()} or {1}
         if len(counts) > 1:
-            raise damaged(f"{INSTANCING} of unequal lengths")
+            raise damaged(f"the lists of {INSTANCING} differ in length")
         return counts.pop()
 
     def _size(self, mesh: int) -> int:

@@ -20,7 +20,7 @@ MAX_SIZE = 2**24
 CHUNK = 2**20
 """Number of bytes of XML that are parsed at once."""
 END = "/"
-"""The name of the end of an element."""
+"""Name that :func:`elements` yields where an element ends."""
 
 
 def check_bytes(what: str, size: int, at_most: int = files.MAX_BYTES) -> None:
@@ -101,7 +101,7 @@ class Parts:
 
 
 def check_dae(data: bytes) -> float:
-    """Return a COLLADA file's unit in metres; raise `MeshError` if it expands to too much."""
+    """Return a COLLADA file's unit in metres; raise `MeshError` if it exceeds the limits."""
     parts, above, num_nodes = Parts(), [""], 0  # above: the part to which each open element belongs
     metres: list[float] = []
     try:

@@ -44,7 +44,7 @@ OFF_HEADER = re.compile("(ST)?C?N?OFF")
 
 
 def _without_mark(data: bytes) -> bytes:
-    """Return text without its byte-order mark; convert UTF-16 that has one to UTF-8."""
+    """Return text without its byte-order mark; text whose mark means UTF-16 becomes UTF-8."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", errors="replace").encode()
     return data.removeprefix(codecs.BOM_UTF8)

@@ -92,7 +92,7 @@ def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]
     """Convert coordinates to double precision, through the shortest decimals of single precision.
 
     0.3 stored in single precision is 0.300000012, which is too long by more than a millionth of a 1
-    cm cell. Taken literally, a box of 30 cells from a binary STL would cover 31 cells.
+    cm cell. With this value, a box of 30 cells from a binary STL would cover 31 cells.
     """
     if values.dtype != np.float32:
         return values.astype(np.float64)

@@ -50,8 +50,7 @@ READ = (
 SOLID = ("model", "solidsupport")
 """Types of the objects that are solid; those of type support, surface and other are left out."""
 SAME_SHAPE = ("/core/", "/production/2015/", "/material/", "/trianglesets/")
-"""Prefixes of the namespaces that a model may require: they are read here, or do not change shapes.
-"""
+"""Parts of the namespaces that a model may require: they are read here, or do not change shapes."""
 MODEL_RELATION = "/3dmodel"
 """End of the relationship type with which a package names its root model file."""
 USUAL_ROOT = "3d/3dmodel.model"
@@ -97,8 +96,8 @@ class BuildItem:
 
     Attributes:
         name: Name of the object, or "".
-        number: Number of the first of these items, counted from 1.
-        count: Number of equal items.
+        number: Position of the first of these items among the solid items, counted from 1.
+        count: Number of these items.
     """
 
     name: str
@@ -107,7 +106,7 @@ class BuildItem:
 
 
 def build_items(data: bytes) -> list[BuildItem]:
-    """Return the solid items of the build of a 3MF package; items that only moved are equal.
+    """Return the solid items of a 3MF package's build; items at different positions may be equal.
 
     Raises:
         MeshError: As :func:`read_3mf`.
@@ -319,7 +318,7 @@ def _normal(name: str) -> str:
 
 
 def _root(archive: zipfile.ZipFile, names: dict[str, str]) -> str:
-    """Return the root model file: the one that the package names, or the one of usual name."""
+    """Return the root model file: the one that the package names, else one with the usual name."""
     if (relations := names.get("_rels/.rels")) is not None:
         for tag, attributes in limits.elements(archive.read(relations)):
             if tag == "Relationship" and attributes.get("Type", "").endswith(MODEL_RELATION):

@@ -74,8 +74,8 @@ def weld(
 
     A chain of vertices, each at most `tolerance` from the next, becomes one vertex.
     """
-    # Use eight grids, each shifted by half a pitch or not along every axis: coinciding points share
-    # a cell of at least one.
+    # Use eight grids: along each axis, a grid is shifted by half a pitch or not. Points that
+    # coincide lie in one cell of at least one grid.
     pitch = 4.0 * tolerance
     origin = vertices.amin(0)
     pairs: list[Int[Tensor, "2 P"]] = []
@@ -123,7 +123,7 @@ class Components:
     Attributes:
         label: [F] part of each face, 0, 1, ...
         closed: [C] True for parts without an open edge.
-        separable: False if parts that share faces at a non-manifold edge cannot be separated.
+        separable: False if parts that meet at a non-manifold edge cannot be separated.
     """
 
     label: Int[Tensor, " F"]

@@ -13,7 +13,7 @@ from packing_env.items.meshes.surface import MeshError, damaged
 Triangle = tuple[int, int, int]
 
 EPS = 1e-14
-"""Twice the area, m^2, below which three corners count as collinear."""
+"""Twice the area, in squared units of the points, up to which three corners are collinear."""
 
 
 def triangulate_faces(
@@ -27,7 +27,7 @@ def triangulate_faces(
     Args:
         vertices: [V, 3].
         polygons: for each polygon, its number and its vertex ids, which start at 0.
-        place: the word for these numbers in errors, such as line.
+        place: what the numbers count, for messages, such as line.
         first: number of the file's first vertex.
 
     Raises:
@@ -91,7 +91,7 @@ def clip_ears(points: Float[np.ndarray, "P 2"], ring: list[int]) -> list[Triangl
     The best-shaped ear is cut off until a triangle remains; this avoids slivers.
 
     Args:
-        points: Coordinates, metres; triangles hold indices of points.
+        points: Coordinates in any unit; triangles hold indices of points.
         ring: The outline, counter-clockwise; it is cut down to a triangle.
 
     Raises:

@@ -13,7 +13,7 @@ def measure(
     points: Tensor, triangles: Tensor, closed: bool, warnings: list[str]
 ) -> tuple[float, Tensor, bool]:
     """Return volume, centre of mass, and whether the volume is reliable; append warnings."""
-    # 1. A surface that encloses nothing gets a bound of its volume, and the centre of its area.
+    # 1. A surface that is open or encloses nothing gets a rough volume, and the centre of its area.
     centre = (points.amin(0) + points.amax(0)) / 2.0
     volume, moment = topology.signed_moments(points - centre, triangles)
     total = float(volume.sum())
