@@ -18,7 +18,7 @@ from packing_env.types import PackingParams, ParameterError, check_integer
 from packing_env.values import check_choice
 
 _UNITS_PER_CELL = 16
-"""Number of height units for meshes; cuboids of whole cells have whole heights."""
+"""Largest number of height units per cell for meshes; cuboids of whole cells need no fractions."""
 _MAX_ITEMS = 4
 """Default number of proposed visible items if an item has many orientations and places."""
 _MOST_UNITS = 2**14 - 1
@@ -36,13 +36,13 @@ class Afterstates(TensorDictModuleBase):
       something in both x and y come first; within each group, low ones come first.
     - Other items: the candidates are legal placements that are blocked in both x and y (one lattice
       point further on one side, the item would rest higher or be illegal). The choice of the
-      heuristic ``deepest_bottom_left`` comes first, then placements that leave little space below,
-      end low and lie near walls. Only the first ``max_items`` visible items with a legal placement
-      are proposed.
+      heuristic ``deepest_bottom_left`` comes first, then placements that leave little space below
+      the item, have a low top and lie near walls. Only the first ``max_items`` visible items with
+      a legal placement are proposed.
 
     In ``action_mode="candidate"``, which needs cuboids, the candidates are the list of the
-    environment, in the same order. In geometry ``"boxes"`` every cell that a cuboid overlaps has
-    the height of its top.
+    environment, in the same order. In geometry ``"boxes"`` every cell that a cuboid overlaps is
+    raised to its top.
 
     Reads ``("observation", "heightmap")``, ``("observation", "item_id")``, ``("observation",
     "drop_height")`` or ``("observation", "candidates")``, and ``"action_mask"``, with any leading
@@ -57,7 +57,7 @@ class Afterstates(TensorDictModuleBase):
     Args:
         env: The environment; its task and items are kept.
         num_candidates: ``K`` in mode ``"placement"``; None means 48 per visible item for cuboids,
-            and 64 for other items.
+            and 64 for other items; no more than four visible items count.
         max_items: Number of proposed items in mode ``"placement"``; None means all visible items
             for cuboids, and four for other items.
 
@@ -66,7 +66,8 @@ class Afterstates(TensorDictModuleBase):
         units: The container's height in units.
         cuboids: Whether all items are cuboids of whole cells.
         block: Largest number of cells that divides all lengths and places of such cuboids, and the
-            container's height. All heights are equal on blocks of this side. 1 for other items.
+            container's height. All heights are equal on blocks of this side. 1 for other
+            items, and if boxes are pre-placed.
         num_actions: Number of values of ``action``.
         offered_key: Key of the observation that holds the placements on offer.
     """

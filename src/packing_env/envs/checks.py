@@ -52,8 +52,8 @@ def _batch(num_envs: Any, name: str) -> tuple[int, ...]:
         batch = ()
     if not 1 <= math.prod(batch) <= MAX_ROWS or not batch:
         raise ParameterError(
-            f"{name}={num_envs!r} must be a positive integer B, or a list (E, A) of them, and at "
-            f"most {MAX_ROWS} rows"
+            f"{name}={num_envs!r} must be a positive integer B, or a list (E, A) of such "
+            f"numbers, for at most {MAX_ROWS} rows in all"
         )
     return batch
 
@@ -293,7 +293,7 @@ def _check_values(state: State, params: PackingParams, num_items: int) -> None:
         lower, upper = state[key][..., :3], state[key][..., 3:]
         end = upper.new_tensor(params.pitches)
         if bool(((lower < 0) | (upper < lower) | (upper > end)).any()):
-            raise ValueError(f"state[{key!r}] has corners outside the container, or out of order")
+            raise ValueError(f"state[{key!r}] has corners that are swapped or out of range")
 
 
 def _check_records(state: State) -> None:

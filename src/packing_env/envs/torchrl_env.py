@@ -46,8 +46,8 @@ class PackingEnv(EnvBase):
         device: Device of all tensors.
         seed: Row i draws its instances from Philox(seed, row_offset + i, episode).
         row_offset: Index of the first row; None means 0. If several processes make environments
-            with one function, as in ``ParallelEnv``, give each environment another value; otherwise
-            their rows play the same items. With None, an environment in a process of
+            with one function, as in ``ParallelEnv``, give each environment a different value;
+            otherwise their rows play the same items. With None, an environment in a process of
             ``multiprocessing`` logs a warning.
         autoreset: ``"native"`` or ``"masked"``.
         draw: ``"random"`` draws instances from the pool. ``"sequential"`` gives row i the pool's

@@ -97,8 +97,8 @@ class Request:
         """Draw four independent 32-bit words per instance and place.
 
         Args:
-            purpose: A number from 1; draws for different purposes are independent. (It is word 3 of
-                the counter. This word is 0 in the draws of the environment's rows.)
+            purpose: Word 3 of the counter, at least 1; draws for different purposes are
+                independent. (In the draws of the environment's rows, this word is 0.)
             num_places: ``S``, number of places of each instance.
             instance: Indices of the instances; by default ``0 .. P - 1``.
         """
@@ -159,7 +159,10 @@ class Generator(ABC):
     def signs(
         self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams
     ) -> Float[Tensor, "B N C"] | None:
-        """Return numbers, from the items up to each place, that predict the later ones, or None."""
+        """Return numbers at each place that predict the later items; None if there are none.
+
+        They are computed from the items up to this place.
+        """
         return None
 
 
@@ -220,7 +223,7 @@ def make_pool(
             error.
 
     Raises:
-        GeneratorError: The generator returned something else than instances of the catalogue.
+        GeneratorError: The generator returned something other than instances of the catalogue.
         InfeasibleError: An instance of a finite generator cannot be started, or none can.
         ParameterError: ``seed`` or ``size`` is invalid.
     """
@@ -246,11 +249,11 @@ def make_pool(
         skip_infeasible = not generator.finite
     if skipped and not skip_infeasible:
         index = int((~startable).nonzero()[0])
-        name = catalogue.names[int(pool.item_id[index, 0])]
+        names = [catalogue.names[row] for row in first[index][filled[index]].tolist()]
         raise InfeasibleError(
-            f"instance {index} cannot be started: its first item ({name}) fits nowhere in the "
-            f"empty container ({skipped} of {len(pool)} instances); set skip_infeasible=true to "
-            "leave them out"
+            f"instance {index} cannot be started: none of its first items ({', '.join(names)}) "
+            f"fits into the empty container ({skipped} of {len(pool)} instances cannot be started)"
+            "; set skip_infeasible=true to leave them out"
         )
     if skipped:
         _LOGGER.warning("left out %d of %d instances that cannot be started", skipped, len(pool))
@@ -303,7 +306,7 @@ def make_next_pool(
         number: Number of the pool; pool 0 is that of :func:`make_pool`.
         task: The leading arguments of :func:`make_pool`.
         seed: Seed of pool 0.
-        options: The other arguments.
+        options: Further arguments of :func:`make_pool`.
 
     Raises:
         GeneratorError: The generator has only one pool.

@@ -1,4 +1,4 @@
-"""Generators that draw items of the catalogue that fit, and one of the sizes of each."""
+"""Generators that draw items from the catalogue, each in one of its sizes that fit."""
 
 from __future__ import annotations
 

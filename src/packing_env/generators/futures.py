@@ -18,7 +18,7 @@ _POOL = 8192
 _SIMILAR = 256
 """Number of places in new instances from which hidden items are drawn."""
 _OWN = 0x5EA2C4
-"""Difference between the seed of these instances and the seed of the draws."""
+"""Difference between the seed of the new instances and the seed of the draws."""
 
 
 class Futures:
@@ -168,7 +168,7 @@ class Futures:
         smallest, _, hidden = self._seen(item_id)
         too_large = (self.size[drawn] > self.size[smallest][:, None, None]) & (place < length)
         start = too_large.sum(2, keepdim=True)
-        # 2. The hidden places get the last of the remaining items; if there are too few, these
+        # 2. The hidden places get the last of the remaining items; if there are too few, they
         #    repeat.
         left = (length - start).clamp(min=1)
         rank = ((item_id < 0).cumsum(1)[:, None] - 1).clamp(min=0)

@@ -28,7 +28,7 @@ Indices = int | Iterable[int] | None
 
 
 class PackingSB3VecEnv(VecEnv):
-    """A batch of containers as a ``stable_baselines3.common.vec_env.VecEnv``, without loops.
+    """A batch of containers as a Stable-Baselines3 ``VecEnv``, without a loop over rows.
 
     The observation is that of :class:`packing_env.PackingVectorEnv` without masks.
     ``env_method("action_masks")`` returns the masks; sb3-contrib's ``MaskablePPO`` calls it. With

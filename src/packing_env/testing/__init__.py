@@ -1,8 +1,8 @@
 """Checks of user-defined environments, reward terms and generators.
 
 Each ``check_*`` returns ``None`` on success and raises :class:`CheckError` on failure. The error
-holds the expected value, the actual value and the place of the difference. The checks compare with
-:mod:`packing_env.reference`.
+holds the expected value, the actual value and the place of the difference. The check of an
+environment compares it with :mod:`packing_env.reference`.
 """
 
 from packing_env.reference import Episode

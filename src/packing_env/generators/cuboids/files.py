@@ -25,9 +25,9 @@ def read_loads(path: str | Path) -> list[Load]:
     - JSON: a list of sequences. Their entries are ``[dx, dy, dz]``, ``[dx, dy, dz, count]``, ``[dx,
       dy, dz, count, vx, vy, vz]`` or objects with ``dims``, ``count``, ``vertical_ok``, ``name``.
       The list may stand alone, or as ``sequences`` next to ``unit`` and ``container``.
-    - CSV with commas or semicolons. Either each line has these numbers and a blank line separates
-      sequences, or a header names the columns, from ``sequence name dx dy dz count vertical_x
-      vertical_y vertical_z`` (``weight`` and ``value`` are ignored with a remark).
+    - CSV with commas or semicolons. Either each line has the numbers of such an entry and a blank
+      line separates sequences, or a header names the columns, from ``sequence name dx dy dz count
+      vertical_x vertical_y vertical_z`` (``weight`` and ``value`` are ignored with a remark).
     - Container loading instances: JSON with ``types`` (Bischoff and Ratcliff, Omega 1995; Davies
       and Bischoff, EJOR 1999; Loh and Nee 1992; Ivancic et al. 1989).
     - JSON of ``boxes`` with ``profit`` (Egeblad and Pisinger, COR 2009), orders with ``items_mm``

@@ -71,7 +71,7 @@ class Guillotine(CuboidSource):
     def signs(
         self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams
     ) -> Float[Tensor, "B N C"] | None:
-        """Return the surface that the pieces form, and the volume left; in ``cut2`` the volume.
+        """Return the surface of the pieces and the volume left; in ``cut2``, only the volume left.
 
         See :func:`packing_env.core.observation.cut_surfaces`. The share of the lowest level gets
         the largest weight, because the next piece of ``cut1`` must fit there.
@@ -123,7 +123,7 @@ class Guillotine(CuboidSource):
             cut = long.any(2)
             if not bool(cut.any()):
                 break
-            # 1. Cut every piece that is too long in two.
+            # 1. Divide every piece that is too long into two.
             words = request.words(CUT + step, boxes.shape[1])
             left, right = self._halves(boxes, long, words[0], words[1])
             # 2. The left half replaces the piece, the right half goes to the next free place.
@@ -148,7 +148,7 @@ class Guillotine(CuboidSource):
         which: Int[Tensor, "P C"],
         where: Int[Tensor, "P C"],
     ) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, "P C 6"]]:
-        """Cut each piece with too long a side in two; other pieces stay whole on the left."""
+        """Divide each piece that has too long a side; other pieces stay whole as the left half."""
         # 1. Choose the axis among those that are too long, and the position of the cut along it.
         rank = below(which, long.sum(2))
         axis = (long.long().cumsum(2) <= rank[..., None]).sum(2).clamp(max=2)[..., None]
