@@ -48,11 +48,11 @@ class Blocked:
 
     Attributes:
         places: ``uint64 [x, W, Y]``, see :func:`packing_env.kernels.nests.bits_numba.best_place`.
-        stale: ``int64 [x, 4]``, see there.
+        stale: ``int64 [x, 4]``, an argument of the same function.
     """
 
     def __init__(self, room: np.ndarray, size: np.ndarray) -> None:
-        """Begin without knowledge.
+        """Begin with nothing known about any place.
 
         Args:
             room: ``[3]``, the largest place of the part.

@@ -1,4 +1,4 @@
-"""Put parts one by one to the free place that is nearest to a corner of the container."""
+"""Greedy filling: each part goes to the free place nearest to a corner of the container."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from packing_env.nesting.pieces import Piece
 
 
 class Greedy:
-    """The largest parts first, each where it is nearest to a corner."""
+    """Greedy filling: the largest parts come first, each as near as possible to a corner."""
 
     def __init__(
         self, level: Level, volumes: Sequence[float], interlocking: bool, threads: int
@@ -25,7 +25,7 @@ class Greedy:
         self._interlocking, self._threads = interlocking, threads
 
     def fill(self, pieces: list[Piece], left: Sequence[int], weights: Array, until: float) -> bool:
-        """Append what has room; every piece can leave past those before it.
+        """Append pieces that have room; each can leave although the pieces before it stay.
 
         Args:
             pieces: The pieces so far.

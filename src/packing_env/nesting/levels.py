@@ -306,10 +306,10 @@ class Level:
         return pairs, depths, unit
 
     def filled(self) -> Filled:
-        """Return the container with nothing in it but what is kept empty.
+        """Return the container in which only the room that stays empty is occupied.
 
         Raises:
-            ParameterError: It needs more memory than there is.
+            ParameterError: The nest needs more memory than is free.
         """
         X, Y, Z = (int(n) for n in self.container)
         shape = X, words_for(Z) + PADDING, Y + STRIP
@@ -328,7 +328,7 @@ class Level:
         return filled
 
     def least_height(self, part: int) -> int:
-        """Return the voxels along z that a part needs, however it is turned."""
+        """Return the least height of a part over its rotations, in voxels."""
         return min(int(self.size[row][2]) for row in self.rows[part])
 
     def pose(self, row: int, place: Array) -> tuple[int, Array]:
@@ -345,7 +345,7 @@ class Sketch:
         factor: Fine voxels along the side of a coarse one.
         corners: ``[rows, 3]`` int64, the corner of each row's coarse voxels, counted in coarse
             voxels from the corner of its fine ones.
-        coarser: The same in still coarser voxels, or None.
+        coarser: A sketch in still coarser voxels, or None.
     """
 
     level: Level

@@ -37,7 +37,7 @@ VOXELS = 16_000_000
 MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
 COARSE = (2,)
-"""How many voxels are joined along each axis to coarse ones for the search."""
+"""For each coarser level of the search: how many voxels are joined along each axis."""
 MAX_PIECES = 5_000
 """Largest number of pieces of an order: the search compares all pairs."""
 OUT_OF_TIME = "not tried in time; give more seconds, or a larger cell"
@@ -73,7 +73,8 @@ def nest(
         cell: Side of a voxel, ``"2mm"`` or metres; by default about 16 million voxels in the
             container. Smaller voxels nest more tightly and take more time. Up to one cell of the
             container is lost along each axis, unless its side is a whole number of cells.
-        containers: How many containers may be used; by default 1.
+        containers: How many containers may be used; by default the number that the container
+            states, or 1.
         yaw: Degrees. By default, only turns by 90 degrees about the axes are tried. With ``yaw``,
             parts are also turned about z by multiples of this angle.
         lowest: If all parts are packed, make the nest as low as possible in the remaining time.
@@ -117,7 +118,7 @@ def nest(
         number = sum(part.quantity for part in order)
         if number > MAX_PIECES:
             raise ParameterError(
-                f"{number:,} pieces are more than {MAX_PIECES:,}; nest a part of the order, or "
+                f"{number:,} pieces are more than {MAX_PIECES:,}; nest fewer of them at a time, or "
                 "use packing pack"
             )
         return _Nester(order, sources, types[0], rules, level, coarse).nest(seconds, settings)

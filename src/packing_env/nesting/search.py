@@ -31,8 +31,8 @@ from packing_env.nesting.pieces import Piece, leaving, to_nest, to_pieces
 _LOGGER = logging.getLogger("packing_env.nesting")
 
 CORNER = (1.0, 0.3, 0.1)
-"""Weights of x, y and z in the distance to the corner to which parts go first; of z, y and x if the
-height counts."""
+"""Weights of x, y and z in the distance to the corner, in the first filling. If the height counts,
+they are the weights of z, y and x."""
 SIDEWAYS = (0.05, 0.45)
 """Range of the weight of y in later fillings, and of the ratio of the weights of z and y."""
 TRIAL, SKETCHED_TRIAL, SKETCH = 200.0, 40.0, 0.4
@@ -42,9 +42,9 @@ coarse voxels.
 FILLINGS, FILL_SHARE = 10, 0.1
 """Number of fillings, and the share of the time after which none is begun."""
 DRAWS = (60, 60), (1000, 60)
-"""Random and near places for each move, and for the first move of a piece that was put in."""
+"""Numbers of random and of near places for each move, and for the first move of a new piece."""
 COLUMNS = (8, 8), (100, 8)
-"""The same with tables of depths; each place is then tried at all heights."""
+"""The numbers with tables of depths. With these, each place is tried at all heights."""
 PATIENCE, PATIENCE_LOWER, PATIENCE_TABULATED = 12, 40, 1000
 """An attempt is given up after this many rounds without less overlap. The second number is larger,
 because under a lower lid few other attempts are possible; the third, for tables of fine voxels."""
@@ -62,7 +62,7 @@ class _Failed:
 
     Attributes:
         pieces: The pieces.
-        troubles: Overlap of each with the others. If all are apart: whether it is interlocked.
+        troubles: Overlap of each piece with the others; if none overlap, whether it is interlocked.
     """
 
     pieces: list[Piece]
@@ -203,9 +203,9 @@ class NestSearch:
         patience: int = PATIENCE,
         added: bool = False,
     ) -> list[Piece] | None:
-        """Return the pieces where none overlap and each can leave, or None if that failed.
+        """Return the pieces moved so that none overlap and each can leave; None if that failed.
 
-        If the last one was added, it moves first.
+        With ``added``, the last piece moves first.
         """
         nest = to_nest(self.level, pieces, container)
         count = len(nest.part)
@@ -301,8 +301,8 @@ class NestSearch:
     def sketch(self, sketch: Sketch, until: float) -> None:
         """Begin with a nest in coarse voxels, whose parts are then separated in fine ones.
 
-        While this fails, the lid is raised if all parts are packed and the height counts; under the
-        top of the container, the smallest part that cannot be separated is taken out.
+        If all parts are packed and the height counts, the lid begins low, and is raised after each
+        failure. With the lid at the top, the smallest inseparable part is taken out instead.
         """
         coarse, now = self._empty(sketch.level), time.perf_counter()
         coarse.search(now + SKETCH * max(0.0, until - now), sketch.coarser)

@@ -51,7 +51,7 @@ def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
     Args:
         solid: The solid, metres.
         volume: Its volume, m^3.
-        error: Share of the volume by which the hull, or the sum of the parts, may exceed the
+        error: Share of the volume by which the hull, or the sum of the parts, may differ from the
             solid's volume. If no decomposition is this close, the closest one is returned.
     """
     vertices, faces = np.asarray(solid.vertices, np.float64), np.asarray(solid.faces, np.int32)

@@ -43,13 +43,13 @@ DOORS = {
 }
 READING = (
     "How to read the steps",
-    "Load them in their order. Tick the square.",
+    "Load the steps in order. Tick the square of each.",
     "The parts of a step are dark (orange), the others light.",
     "Places are measured from the corner 0: along x,",
     "along y, and up from the floor, to the nearest corner.",
-    "The small plan shows, from above, what lies at the same",
-    "height, and dotted what carries the step. Numbers at its",
-    "edges are where the step begins and ends.",
+    "The small plan shows, from above, the parts at the same",
+    "height. Dotted parts carry the step. The numbers at its",
+    "edges are the places where the step begins and ends.",
     "Equal parts that fill a row, a layer or a block are one",
     "step: begin at the bottom, farthest from the door.",
 )
@@ -232,7 +232,7 @@ class _Sheet:
             sides = [side * item.scale * UNITS[item.unit] for side in item.extent or ()]
             _text(figure, 0.06, height, f"{count[name]}", 9)
             _text(figure, 0.12, height, name, min(9, 9 * 46 / len(name)))
-            _text(figure, 0.55, height, self.length(*sides) if sides else "as its file", 9)
+            _text(figure, 0.55, height, self.length(*sides) if sides else "as in its file", 9)
             weight = item.handling.get("weight")
             _text(figure, 0.85, height, "" if weight is None else f"{weight:.6g}", 9)
         return figure

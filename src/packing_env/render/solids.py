@@ -60,8 +60,8 @@ class PlacedSolid(NamedTuple):
 def placed_solid(item: PlacedItem, cell: float, most: int | None = None) -> PlacedSolid:
     """Return the solid of an item and its motion.
 
-    If the item has no source, or if the solid has more than ``most`` faces and maps are known, the
-    solid consists of the columns of the item's maps.
+    If maps are known, and the solid cannot be read or has more than ``most`` faces, the result
+    consists of the columns of the item's maps.
 
     Raises:
         PlanError: Neither its solid nor its maps are available.
