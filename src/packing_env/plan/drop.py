@@ -18,7 +18,7 @@ CONTACT = 1e-4
 _BLOCK = 1 << 15
 """Number of pairs of triangles that are processed at once."""
 _MOST_BUCKETS = 64
-"""Number of buckets along each side of an item."""
+"""Largest number of buckets along each side of an item."""
 
 
 class Drop(NamedTuple):
@@ -77,7 +77,7 @@ class _Part:
         self.low, self.high = self.lows.min(0), self.highs.max(0)
 
     def near(self, body: _Part) -> np.ndarray:
-        """Return triangles that overlap the body's bounds from above and start below its top."""
+        """Return the triangles whose bounds, seen from above, overlap those of the body."""
         if (self.low[:2] >= body.high[:2]).any() or (self.high[:2] <= body.low[:2]).any():
             return self.triangles[:0]
         there = (self.lows[:, :2] < body.high[:2]) & (self.highs[:, :2] > body.low[:2])
@@ -232,7 +232,7 @@ class _Pairs:
 
 
 class _Entries(NamedTuple):
-    """Triangles by bucket, sorted, with the height of each triangle in the bucket."""
+    """Triangles by bucket, sorted, with a bound on the height of each in its bucket."""
 
     which: np.ndarray
     bucket: np.ndarray

@@ -35,7 +35,7 @@ KNOWN = (
     "URL), py3dbp (printed text), PackingSolver (certificate of the box problem) and BED-BPP (JSON)"
 )
 LARGEST = 1e12
-"""Longest accepted length, and the inverse of the finest decimal."""
+"""Largest length or weight that is read; its inverse is the smallest above 0."""
 
 
 @dataclass(frozen=True)

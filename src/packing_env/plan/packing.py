@@ -43,7 +43,7 @@ class PlacedItem:
         rotation: ``[3, 3]``, R in ``p_world = R @ (scale * unit * p_file) + t``.
         translation: ``[3]`` metres, t.
         cell: Lower corner ``(x, y)`` of its window, in cells (in units for geometry ``"boxes"``);
-            rounded in geometry ``"solids"``, like ``z``.
+            rounded in geometry ``"solids"``.
         z: Height of its lowest point, metres: on the heightmap or, if settled, after
             :mod:`.settle`.
         orientation: Index in the catalogue.

@@ -105,7 +105,7 @@ def cut_wedges(packing: Packing) -> np.ndarray:
         corners[[2, 3, 5], 3 - sum(axes)] = packing.container[3 - sum(axes)]
         for axis, end in zip(axes, far, strict=True):
             corners[:, axis] = packing.container[axis] * end
-        # Each end of the plane is on one of the walls, at its length from the other.
+        # Each end of the plane is on one wall, at the length that is cut off from the edge on.
         for number, (axis, length) in enumerate(zip(axes, lengths, strict=True)):
             corners[[number, 3 - number], axis] += -length if far[number] else length
         wedges.append(corners)

@@ -189,7 +189,7 @@ def _pack_on_grid(
             if name in part.handling and name != "like":  # `like` alone is no constraint
                 raise ParameterError(
                     f"{part.label}: {name} applies only to orders of boxes, with stability "
-                    f"none, com_hull, com_hull_10 or com_hull_20"
+                    f"none, com_hull, com_hull_strict, com_hull_10 or com_hull_20"
                 )
     boxes = [part.exact_sides for part in order if part.sides is not None]
     spacing = choose_cell([kind.room for kind in types], boxes) if cell is None else cell

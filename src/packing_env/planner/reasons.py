@@ -120,7 +120,8 @@ class Causes:
             loads: The containers to try; the first one with a cause counts.
 
         Raises:
-            OutOfTimeError: The time is over, or it was over before a place of the part was found.
+            OutOfTimeError: The time is over, or the part has a place under all constraints, which
+                the search did not find in time.
         """
         tests = [partial(load.has_place, part) for load in loads]
         tests += [partial(load.takes_more, part) for load in loads]

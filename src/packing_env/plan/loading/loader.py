@@ -82,7 +82,8 @@ class Loader:
         is_empty: True if no box fits into the container.
         interrupted: True if Ctrl-C ended the search.
         tried: Number of compared loads.
-        progress: Called at every better load with the filled share of the container.
+        progress: Called at every better load with the filled share of the container; not to be used
+            if boxes have values.
         bound: Volume that no load exceeds; valid once :meth:`run` has begun.
     """
 

@@ -21,11 +21,12 @@ _LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
 class Places:
     """Places for one more box in loads of a problem.
 
-    A load is an array ``[N, 4]`` in the order of packing: the index of each box in :attr:`singles`,
-    and its lower corner.
+    A load is an array ``[N, 4]`` in the order of packing. A row holds the index of the box, with
+    its orientation, in :attr:`kinds` and :attr:`orientations`, and its lower corner.
 
     Attributes:
         kinds: The kind of each box in each of its orientations, ``[S]``.
+        orientations: The index of this orientation among those of the kind, ``[S]``.
         is_complete: False once a search for a place was given up.
 
     Args:
@@ -76,12 +77,12 @@ class Places:
         return bool(self._budget[0] >= 0)
 
     def load_of(self, boxes: np.ndarray) -> np.ndarray:
-        """Return the load of boxes as rows of kind, orientation and corner, ``[N, 5]``."""
+        """Convert rows of kind, orientation and corner, ``[N, 5]``, to a load."""
         first = np.searchsorted(self.kinds, boxes[:, 0])
         return np.concatenate([(first + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
 
     def with_one_more(self, load: np.ndarray, kind: int) -> np.ndarray | None:
-        """Return a load with one more box of a kind in its lowest place, or None if it has none."""
+        """Return a load with one more box of a kind in its lowest place; None if none was found."""
         before, sides = self._loading.room.before, self._loading.blocks.sides
         count = len(load)
         placed = np.zeros((count + 1, 7), np.int64)

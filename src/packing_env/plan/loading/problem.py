@@ -22,7 +22,7 @@ from packing_env.values import Count, Option, ParameterError, Whole, check, read
 
 MOST_BLOCKS = 10_000
 _MOST_THINNED = MOST_BLOCKS * 3 // 4
-"""Largest number of grids; joined blocks take the other places."""
+"""Largest number of grids if some were left out; joined blocks take the other places."""
 _MOST_REPEATS = 64
 """Largest number of repetitions of a box along an axis that are tried."""
 _MOST_BOXES = 10_000_000
@@ -217,7 +217,7 @@ class Problem:
         self.whole = 0.0
 
     def limit(self, room: int) -> None:
-        """Limit the counts to the number that a room holds; set ``whole``, a bound of the volume.
+        """Limit the counts to what a volume ``room`` holds; set ``whole``, a bound of the volume.
 
         Raises:
             ParameterError: A load may have more boxes than can be listed.
@@ -290,7 +290,7 @@ class Problem:
         return np.array(rows, np.int64).reshape(-1, 5)
 
     def loaded(self, boxes: np.ndarray, packed: Sequence[LoadedBox] = ()) -> list[LoadedBox]:
-        """Convert rows of kind, orientation and corner to boxes: those in ``packed``, and more."""
+        """Convert rows of kind, orientation and corner to boxes; types keep those in ``packed``."""
         least = Counter(box.kind for box in packed)
         types, orientations = np.empty(len(boxes), np.int64), np.empty(len(boxes), np.int64)
         for kind, members in enumerate(self._members):
@@ -346,7 +346,7 @@ def check_problem(container: Sides, types: Sequence[BoxType], rules: LoadRules) 
 
 
 def _sides(sides: Sequence[int], more: Sequence[int]) -> Sides:
-    """Return sides as whole numbers, each a little longer or shorter."""
+    """Return the sums of sides and ``more``, as whole numbers."""
     x, y, z = (int(side) + length for side, length in zip(sides, more, strict=True))
     return x, y, z
 

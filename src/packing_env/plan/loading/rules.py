@@ -34,7 +34,7 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
         sides: Sides of the box of each grid, ``[G, 3]``.
 
     Raises:
-        ParameterError: Lengths or numbers are too large to be judged.
+        ParameterError: A side of the container has too many units.
     """
     rules, kinds = problem.rules, problem.kinds
     door = DOORS[rules.door]
@@ -120,7 +120,7 @@ def _far_corners(problem: Problem, door: int) -> int:
 
 
 def _order(problem: Problem) -> np.ndarray:
-    """Return ranks of the kinds, ``[K, T]``: smaller ranks come in first and go out last."""
+    """Return the ranks of the kinds by each rule: smaller ranks come in first and go out last."""
     rows = []
     if problem.rules.fragile == "last":
         rows.append([int(kind.fragile) for kind in problem.kinds])
@@ -132,8 +132,8 @@ def _order(problem: Problem) -> np.ndarray:
 def in_stages(rules: Rules) -> Iterator[Rules]:
     """Yield rules under which the search fills the container in stages.
 
-    Boxes that have to come in first are placed first. Then, among those of each such stage, boxes
-    that may not carry the others are placed last.
+    Boxes that have to come in first are placed first. Then, within each of these stages, boxes
+    that must not carry the other boxes are placed last.
     """
     order = np.zeros_like(rules.stage)
     for row in rules.order:
@@ -209,7 +209,7 @@ def in_order(
         corners: Their lower corners, ``[P, 3]``.
         rules: Rules of the load.
     """
-    # 1. List the boxes of each grid layer by layer, then along x, then along y.
+    # List the boxes of each grid layer by layer, then along x, then along y.
     boxes = []
     for grid, corner in zip(grids.tolist(), corners, strict=True):
         along_x, along_y, along_z = rules.repeats[grid].tolist()
@@ -230,7 +230,7 @@ def settled(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules)
     of :func:`in_order`.
     """
     load = fragile_last(problem, kinds, load, rules)
-    # 3. Move the whole load towards the middle, and onto the deck.
+    # Move the whole load towards the middle, and onto the deck.
     if (problem.rules.balance is not None or rules.deck) and rules.slide and len(load):
         load[:, 1:3] += _slide(problem, kinds, load, rules)
     return load

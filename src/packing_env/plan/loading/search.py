@@ -40,7 +40,7 @@ _FILL = 0.98
 _MOST_KINDS = 8
 """Largest number of different boxes in a block."""
 _FEWEST_SPACES, _MOST_SPACES = 512, 8192
-"""Largest number of empty cuboids of a load; further cuboids are dropped."""
+"""Bounds on how many empty cuboids of a load are kept; further cuboids are dropped."""
 _ALL_SPACES = 1 << 22
 """Largest number of empty cuboids of a beam."""
 _MOST_PLACED = 1 << 18
@@ -59,7 +59,7 @@ class Search:
     Attributes:
         best: Volume of the best load, or its value if boxes have values; -1 before the first load.
         tried: Number of completed loads.
-        progress: Called at every better load with the filled share of the container.
+        progress: Called at every better load with :attr:`best` as a share of the container.
 
     Args:
         problem: The boxes; the search limits their counts.

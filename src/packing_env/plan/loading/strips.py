@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 _CELLS_PER_BOX = 8
-"""Average number of floor cells that a box covers when boxes are lowered."""
+"""Largest average number of floor cells that a box covers when boxes are lowered."""
 
 
 def floor_strips(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ class Demand:
     Attributes:
         volume: Volume of all boxes, units^3.
         weight: Weight of all boxes, milligrams.
-        alone: Number of boxes that are so large that no container takes two of them.
+        alone: Number of boxes so large, or so heavy, that no container takes two of them.
         places: The distinct sets of container types that take the boxes of some kind.
         takes: For each kind of the order, the types of containers that take it.
     """
@@ -149,7 +149,9 @@ class ContainerSets:
         return sorted(each, reverse=True)
 
     def least_cost(self, cost: float) -> float | None:
-        """Return a cost below which no set takes all boxes; None if there are too many sets.
+        """Return a cost below which no set takes all boxes; None if it is unknown.
+
+        It is unknown if there are too many sets, or if no set may take all boxes.
 
         Args:
             cost: Cost of a plan; only sets up to this cost are enumerated.

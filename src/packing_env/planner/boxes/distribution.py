@@ -123,7 +123,7 @@ class Distribution:
         return filled, left
 
     def _share(self, containers: Sequence[int], by_weight: bool) -> float:
-        """Return the share of the first container in the volume, or the weight limits, of all."""
+        """Return the first container's share of the volume of all, or of their weight limits."""
         sizes = [self.sizes[container] for container in containers]
         limits = [self._order.rooms[size].rules.weight_limit for size in sizes]
         amounts = [float(self._loads.sets.capacity[size]) for size in sizes]

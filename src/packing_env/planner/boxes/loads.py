@@ -49,7 +49,7 @@ class BoxLoads:
         """
         order = self.order.drawn_by_weight if by_weight else self.order
         counts, of_all = list(counts), [part.quantity for part in order.parts]
-        rounds = 1 + len(order.sets).bit_length()  # each leaves out half of the broken sets
+        rounds = 1 + len(order.sets).bit_length()  # each round leaves out half of the broken sets
         while True:
             # 1. Leave out the sets that are incomplete in `counts`.
             for kinds in order.sets:

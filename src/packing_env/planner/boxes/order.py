@@ -308,7 +308,7 @@ def box_values(parts: Sequence[Part], volumes: Sequence[int]) -> list[float] | N
 
 
 def _cuboid(box: Sequence[Fraction], unit: Fraction) -> Cuboid:
-    """Return the lower and the upper corner of a box that stands in a container, rounded out."""
+    """Return the lower and the upper corner of a pre-placed box in units, rounded outwards."""
     x, y, z = (math.floor(low / unit) for low in box[:3])
     a, b, c = (math.ceil((low + side) / unit) for low, side in zip(box[:3], box[3:], strict=True))
     return x, y, z, a, b, c

@@ -190,7 +190,7 @@ class BoxPacker(BoxLoads):
 
     @property
     def cost(self) -> float | None:
-        """Cost of the containers; None if a size states none."""
+        """Cost of the containers; None if a type of container states none."""
         if any(room.type.cost is None for room in self.order.rooms):
             return None
         return self.sets.cost(self._set())

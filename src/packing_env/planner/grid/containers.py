@@ -138,7 +138,7 @@ def _on_cells(rules: Constraints, size: Size, floor: Size) -> Constraints:
         if share < 0:
             raise ParameterError(
                 f"constraints.balance={rules.balance:g} is too small: the middle of the cells is "
-                "further off the middle of the container; use a larger balance or another cell"
+                "further from the middle of the container; use a larger balance or another cell"
             )
     return replace(rules, preplaced=tuple(boxes), balance=share)
 

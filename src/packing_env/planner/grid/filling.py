@@ -13,6 +13,7 @@ placements in full steps for the plan.
 | ``items_packed`` | ``[B]`` int64 | number of packed items |
 | ``volume`` | ``[B]`` float64 | packed volume, m^3 |
 | ``z`` | ``[B, N]`` float32 | rest height of each item, metres |
+| ``step`` | ``[B]`` int64 | always 0; constraints read only its device |
 
 The state also has the entries of the constraints (:mod:`packing_env.core.constraints`).
 """

@@ -255,8 +255,8 @@ class OrderSearch:
         """Decode sequences that equal their parent's up to a place.
 
         Returns:
-            Values; a mask of packed parts ``[B, T]`` from the last stored state on; and the stored
-            states: the first, one after every stride, and the last.
+            Values; a mask of packed parts ``[B, T]``, from the stored state before ``place`` on;
+            and the stored states: the first, one after every stride, and the last.
 
         Raises:
             OutOfTimeError: The deadline passed.

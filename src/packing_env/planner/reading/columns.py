@@ -47,7 +47,7 @@ class Header:
         titles: The name in the file of each key.
         unit: Unit of the lengths, if the header states one.
         weights: Unit of each column of weights that states one.
-        renamed: Meanings of the names that are not documented ones.
+        renamed: Undocumented names with their meanings, as in ``Breite as width``.
     """
 
     keys: Sequence[str] = ()
@@ -226,9 +226,9 @@ def _key(word: str, columns: Columns) -> str:
 
 
 def _of_either(column: _Column, meanings: Sequence[str], columns: Columns) -> _Column:
-    """Return a column whose name has two meanings with the one that no other column has.
+    """Return a column; a name with two meanings gets the one that no other column has.
 
-    If other columns have both, it is one more name, as in ``código,nombre,cantidad``.
+    If other columns have both, the column is a further name, as in ``código,nombre,cantidad``.
 
     Raises:
         OrderError: No other column has one of them.

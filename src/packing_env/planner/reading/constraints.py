@@ -20,7 +20,7 @@ STABILITY = (
     "com_hull", "com_hull_strict", "com_hull_10", "com_hull_20", "center_hull", "area_corners",
     "area_corners_code", "equilibrium", "none", "stands",
 )  # fmt: skip
-"""The stability that an order may ask for, known without an import of torch."""
+"""Stability rules that an order may ask for; a list, so that torch need not be imported."""
 
 
 def read_options(given: Mapping[str, Any]) -> dict[str, Any]:

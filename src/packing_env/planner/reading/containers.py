@@ -118,7 +118,7 @@ class ContainerType:
             if wrong is not None:
                 raise ParameterError(
                     f"cut={wrong!r} must be an edge and two lengths, as in '-x-z 400x450mm': the "
-                    "walls that meet there, the length along x, and that along z"
+                    "two walls that meet there, and the length cut off along the axis of each"
                 )
             cuts = [(match[1], *self._lengths("cut", match[2])) for _, match in pieces if match]
         plain = [(edge, *map(float, lengths)) for edge, *lengths in cuts]

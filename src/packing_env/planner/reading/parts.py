@@ -60,7 +60,7 @@ class Part:
             there is no number.
         turn: False if the part may not be turned about z: its length stays along x. If ``faces``
             allow it, the part may still be turned about x to lie on another side.
-        assumed: True if nothing states the unit, so that of the container is assumed.
+        assumed: True if nothing states the unit, so the container's unit is assumed.
     """
 
     file: str = ""
