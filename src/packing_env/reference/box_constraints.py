@@ -20,7 +20,7 @@ from packing_env.reference.constraints import (
 
 
 def lifo(case: BoxCase) -> str:
-    """Return the item that must be unloaded while another item is in its way, or ""."""
+    """Name an item that must be unloaded while another item is in its way, or return ""."""
     load, own, door = case.load, case.handling.group, case.load.rules.door
     boxes = load.pile.corners[:, load.pile.num_fixed :]
 
@@ -41,9 +41,7 @@ def lifo(case: BoxCase) -> str:
     for i in sorted(blocking):
         group = load.items[i].handling.group
         if group > own:
-            return (
-                f"item {i} of group {group} is in its way, and its group {own} is unloaded before"
-            )
+            return f"item {i} of group {group} is in its way, but its group {own} is unloaded first"
     return ""
 
 
@@ -100,7 +98,7 @@ def support(case: BoxCase) -> str:
 
 
 def layers(case: BoxCase) -> str:
-    """Return the item whose stack would have too many levels, or ""."""
+    """Name the item whose stack would have too many levels, or return ""."""
     room, first = min(case.rooms.values())
     if room >= 0:
         return ""
@@ -109,7 +107,7 @@ def layers(case: BoxCase) -> str:
 
 
 def on_like(case: BoxCase) -> str:
-    """Return the item of another name that is under the box or on it, or ""."""
+    """Name an item of another name that is under the box or on it, or return ""."""
     items, meeting = case.load.items, case.meeting
     like = case.handling.like or case.name
     if case.handling.on_like:

@@ -100,7 +100,7 @@ class Rules(Constraints):
 
     Distances are whole, because distances between boxes are whole: a distance of 2.5 units is kept
     iff 3 units are kept. The clearance applies between boxes whose height ranges overlap. With a
-    door, ``lifo`` means that items of a smaller group can leave by it past items of larger groups.
+    door, ``lifo`` means that items of a smaller group can leave through it past all larger groups.
 
     Attributes:
         occupied: The pre-placed boxes, rounded outwards to whole units.

@@ -32,7 +32,7 @@ SHRINK = 0.1
 TOLERANCE = 1e-6
 """Units; a point that is closer to an outline lies on it.
 
-If lever arm times base is smaller, it counts as 0.
+In least squares, a smaller product of lever arm and base counts as 0.
 """
 MAX_SHARING = 16
 """Least squares share the load among the first 16 supports in packing order; the other supports get
@@ -88,12 +88,12 @@ class Meeting:
 
     @cached_property
     def supporting(self) -> np.ndarray:
-        """``[F + N]``: the box rests on these."""
+        """``[F + N]``: True for the boxes on which the box rests."""
         return np.asarray(self.aligned & (self.others[5] == self.box[2]))
 
     @property
     def carried(self) -> np.ndarray:
-        """``[F + N]``: these rest on the box, which was put in under them."""
+        """``[F + N]``: True for the boxes that rest on the box, which was put in under them."""
         return np.asarray(self.aligned & (self.others[2] == self.box[5]))
 
     @property

@@ -165,7 +165,7 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
 
 def _of_other_geometries(plan: PlanClaim) -> Iterator[Violation]:
     """Check that a plan does not claim constraints and attributes of other geometries."""
-    # 1. Constraints of exact boxes, and of all parts that stand.
+    # 1. Constraints that heightmaps or nests do not have.
     of_boxes = {"support": None, "door": "top", "together": None, "overhang": None, "cut": None}
     for name, value in plan.constraints.items():
         of_nests = name in ("clearance", "wall_clearance", "preplaced")
@@ -174,7 +174,7 @@ def _of_other_geometries(plan: PlanClaim) -> Iterator[Violation]:
         ):
             yield _wrong(name, f"{value}", f"geometry {plan.geometry!r}, which has none")
 
-    # 2. Attributes of items: of boxes, of settled items, of nests.
+    # 2. Attributes that only items of boxes, settled items or items of nests have.
     for item in plan.items:
         claims: dict[str, object] = {}
         if plan.geometry != "boxes":

@@ -43,7 +43,7 @@ class ItemClaim:
         volume: m^3.
         quaternion: The same rotation as ``(w, x, y, z)``, or ``None``.
         handling: Attributes that constraints read, in kilograms, and ``faces`` that may be up; for
-            boxes also ``layers`` and ``on_like``.
+            boxes also ``layers``, ``on_like``, ``like`` and ``together``.
         z_grid: Height of its lowest point on the heightmap, metres. This and the following values
             belong to settled items.
         gap: Distance to the solids below, metres.

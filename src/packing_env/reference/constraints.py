@@ -102,7 +102,7 @@ class Constraints:
 
     @staticmethod
     def steps_of(gap: float, cell: float) -> int:
-        """Return the whole cells that a gap needs, rounded up, without an excess of 1e-6 cell."""
+        """Return the cells that a gap needs, rounded up; an excess of 1e-6 cell is ignored."""
         return math.ceil(gap / cell - 1e-6)
 
 
@@ -222,17 +222,17 @@ class Case(ABC):
 
 
 def no_stacking(case: Case) -> str:
-    """Return the item that would carry another one but must not, or ""."""
+    """Name an item that would carry another one but must not, or return ""."""
     for i in sorted(case.on):
         if not case.load.items[i].handling.stackable:
             return f"it rests on item {i}, on which nothing may be stacked"
     if case.carried and not case.handling.stackable:
-        return f"item {min(case.carried)} rests on it, on which nothing may be stacked"
+        return f"item {min(case.carried)} rests on it, but nothing may be stacked on it"
     return ""
 
 
 def max_load(case: Case) -> str:
-    """Return the first item that would bear too much load, or ""."""
+    """Name the first item that would bear too much load, or return ""."""
     items = case.load.items
     for i, total in case.borne.items():
         limit = (items[i] if i < len(items) else case).handling.max_load
@@ -242,7 +242,7 @@ def max_load(case: Case) -> str:
 
 
 def fragile(case: Case) -> str:
-    """Return the fragile item that comes before the item or is under it, or ""."""
+    """Name a fragile item that would come before or under one that is not, or return ""."""
     load = case.load
     if load.rules.fragile == "last":
         late = load.first_fragile is not None and not case.handling.fragile
@@ -265,7 +265,7 @@ def weight_limit(case: Case) -> str:
 
 
 def reasons(case: T, rules: dict[Callable[[T], str], bool]) -> dict[str, str]:
-    """Return those of the rules that apply and are violated, by name, each with the reason."""
+    """Return the rules that apply and are violated, by name, each with the reason."""
     reasons = {rule.__name__: rule(case) for rule, applies in rules.items() if applies}
     return {name: reason for name, reason in reasons.items() if reason}
 

@@ -97,7 +97,7 @@ class Episode:
     Args:
         grid: ``(X, Y)`` cells.
         items: The instance, in the order in which items are offered: :class:`Item`, or in another
-            geometry the items of its episode.
+            geometry the items of that geometry.
         rules: Constants of the task.
         fallback: If True, the episode continues as long as any placement on the lattice is legal,
             whether listed or not.

@@ -24,8 +24,8 @@ class _Placed:
         columns: Its lowest and highest points over each cell, metres above the container's floor.
         bottom: ``[U, V]`` float32 bottom map, metres above its own lowest point. It is lower than
             the solid by the height of a tip that lies on a grid line and so in no cell.
-        solids: The item of the episode, with its centre of mass, in 1/64 cell from the window's
-            corner, rounded; several if a coordinate is on a tie.
+        solids: The item for the episode, with its centre of mass rounded to 1/64 cell from the
+            window's corner; one item per way of rounding if a coordinate is on a tie.
         low: ``[3]`` lower corner of its bounding box, metres.
         high: ``[3]`` upper corner.
     """
@@ -72,7 +72,7 @@ class MapChecks:
     Args:
         plan: The plan to check.
         notes: List that receives the claims that could not be checked.
-        whole_cells: Round tops to whole cells, as in a task of cuboids of whole cells.
+        whole_cells: Whether tops are rounded to whole cells, as in a task of such cuboids.
     """
 
     def __init__(self, plan: PlanClaim, notes: list[str], whole_cells: bool = False) -> None:

@@ -82,7 +82,7 @@ class MapCase(Case):
         return [(int(u), int(v)) for u, v in np.argwhere(np.isfinite(self.bottom))]
 
     def owners(self, cells: list[tuple[int, int]]) -> set[int]:
-        """Return the packed items that are topmost in some cell of the window."""
+        """Return the packed items that are topmost in any of these cells of the window."""
         return {int(self.load.owner[self.x + u, self.y + v]) for u, v in cells} - {-1}
 
     @cached_property
@@ -163,7 +163,7 @@ def starts_of_stacks(boxes: Sequence[tuple[float, ...]], cell: float) -> list[fl
 
 
 def lifo(case: MapCase) -> str:
-    """Return which item below it is unloaded before it, or ""."""
+    """Name an item below this one that is unloaded before it, or return ""."""
     for i in sorted(case.owners(case.footprint())):
         group = case.load.items[i].handling.group
         if group < case.handling.group:

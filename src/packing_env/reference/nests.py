@@ -31,7 +31,7 @@ from packing_env.reference.surfaces import (
 TOLERANCE = 1e-9
 """Metres; a distance may be shorter, and surfaces may cross, by at most this."""
 PASS = 1e-8
-"""Metres; also the depth of the points at which a solid is tested to be inside another."""
+"""Metres; also the depth below a surface of the points that are tested to be inside a solid."""
 
 
 class _Placed:
@@ -166,8 +166,8 @@ def _short(distance: float, least: float) -> str:
 def _meet(one: _Placed, two: _Placed, reach: float) -> tuple[str, float]:
     """Return how two solids interpenetrate ("" if not), and their distance if it is in reach.
 
-    If no triangles cross, one solid may still be inside the other, wholly or in part, from where
-    they touch. This is tested with points just inside its surfaces and its touching triangles.
+    If no triangles cross, one solid may still be inside the other, wholly, or partly beside a
+    place where they touch. So points just inside each shell and touching triangle are tested.
     """
     distance = np.inf
     touching: list[list[np.ndarray]] = [[], []]

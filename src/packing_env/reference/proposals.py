@@ -109,7 +109,7 @@ def split_spaces(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
 
 
 def split_space_drops(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
-    """Propose the lower corner of every space by z, y, x, even if the item does not fit."""
+    """Propose the lower corner of every space, sorted by z, y, x, even if the item does not fit."""
     ordered = sorted(spaces, key=lambda space: (space[2], space[1], space[0]))
     return [
         (slot, orientation, space[0], space[1])

@@ -35,7 +35,7 @@ class SettledChecks:
     def __init__(self, plan: PlanClaim) -> None:
         self.strip = STRIP * plan.cell
         self.tolerance = max(DEPTH, plan.slack)
-        # Compare only triangles that overlap from above and are at most a touch apart.
+        # Compare only triangles that overlap, seen from above, and are at most a touch apart.
         self.reach_down = np.array([-self.strip, -self.strip, TOUCH])
         self.reach_up = np.array([-self.strip, -self.strip, ALL_THE_WAY])
         x, y, _ = plan.container
@@ -118,7 +118,7 @@ def _surface(triangles: np.ndarray, strip: float) -> Surface:
 
 
 def _distance(point: np.ndarray, surfaces: list[Surface]) -> float:
-    """Return the distance from a point to the nearest triangle within a touch; inf without one."""
+    """Return a point's distance from the nearest triangle close to it; inf if none is close."""
     least = np.inf
     for surface in surfaces:
         near = (surface.low <= point + 2 * TOUCH) & (surface.high >= point - 2 * TOUCH)

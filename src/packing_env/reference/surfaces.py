@@ -133,9 +133,9 @@ def to_triangles(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
 def _between_sides(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """Return the least distance ``[P]`` of the sides of two triangles, for their inner points.
 
-    It is the distance of two points of the sides, so it is never too small: the nearest points of
-    the two lines (Ericson, Real-Time Collision Detection, 2005, 5.1.9), moved to the ends where
-    they are beyond.
+    It is measured between the nearest points of the two lines (Ericson, Real-Time Collision
+    Detection, 2005, 5.1.9), moved to the end of a side if they lie beyond it. Both points are on
+    the sides, so the distance is never too small.
     """
     start, other = one[:, :, None], two[:, None]
     along = np.roll(one, -1, 1)[:, :, None] - start

@@ -65,7 +65,7 @@ class VoxelEpisode(Episode):
         return parts[orientation] if 0 <= orientation < len(parts) else None
 
     def check(self, slot: int, orientation: int, x: int, y: int, layer: int = 0) -> Placement:
-        """Examine the placement of the ``slot``-th visible item, lower corner at a voxel."""
+        """Examine the placement of a visible item with its lower corner at ``(x, y, layer)``."""
         part, place = self.part(slot, orientation), (x, y, layer)
         if part is None or not voxels.is_legal(self.occupied, part, place, self.removable):
             return Placement(False, FLOAT(np.inf))
