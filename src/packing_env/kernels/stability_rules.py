@@ -55,8 +55,8 @@ class Rule:
     Attributes:
         formula: Function from a :class:`Support` to True if the placement is stable.
         percents: Shares of the footprint with which the formula compares the count, ascending,
-            three at most. A rule whose formula reads the count or the area must
-            have at least one share.
+            three at most. A rule whose formula reads the count or the area must have at least one
+            share.
         corners: Level at which corner cells are counted: the rest height ("rest"), the highest
             corner cell ("highest"), or None for a rule without corners.
         hull: Which point must lie in which hull: the centre of mass in the hull of the supporting
@@ -124,7 +124,7 @@ def none(support: Support) -> Any:
 
 
 def area_corners(support: Support) -> Any:
-    """Return True for more than 60 % and four corners, 80 % and three corners, or 95 %.
+    """Return True for more than 60 % support with four corners, 80 % with three, or 95 %.
 
     Zhao et al., AAAI 2021, as printed.
     """

@@ -17,7 +17,7 @@ and the first of six rows with terms to sum.
 
 @jit
 def press(pile, start, stop, load, target):
-    """Put mass and moments on the contacts start <= c < stop; return if these hold the load."""
+    """Put mass and moments on the contacts start <= c < stop; return whether they hold the load."""
     mass, moment_x, moment_y = load
     # 1. If the centre of mass is inside a contact, by the margin, the first such contact takes the
     #    load.

@@ -14,7 +14,7 @@ from packing_env.kernels.compiled.jit import jit
 
 @jit
 def share_load(pile, i, start, stop, load, target):
-    """Put mass and moments on box i's contacts start <= c < stop; return if these hold the load."""
+    """Put mass and moments on box i's contacts start <= c < stop; return whether they hold it."""
     # Each share acts at the centre of its contact; an undivided load acts at its centre of mass.
     mass, moment_x, moment_y = load
     x, y = moment_x / mass, moment_y / mass

@@ -115,7 +115,7 @@ def raise_lanes(best, heights, starts, taps, first, count):
         count: number of taps.
 
     Returns:
-        Returns the smallest entry of best.
+        The smallest entry of best.
     """
     offset, level = taps
     return _raise(  # type: ignore[call-arg]

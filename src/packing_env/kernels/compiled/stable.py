@@ -80,8 +80,8 @@ def contacts_hold(contacts, count, scale, inset, x, y):
         count: Number of rectangles.
         scale: Steps per unit; all other lengths are in steps.
         inset: Length by which the corners are moved inwards.
-        x: The point.
-        y: Along y.
+        x: Coordinate of the point along x, in steps.
+        y: Its coordinate along y.
     """
     for side in range(2):
         # The steepest slopes to the left and to the right; a run of 0 means none. The second pass

@@ -1,8 +1,9 @@
 """Maps of drop heights, updated after a placement, compiled for the CPU with numba.
 
-Heights have only risen, and only in a rectangle. So a map stays the same, except for placements
-whose window overlaps the rectangle. These are raised by the taps that lie on the rectangle. There
-are few such placements and taps, so the rows of the map are processed one by one.
+Since the last update heights have only risen, and only in a rectangle. So the earlier map is still
+right, except for placements whose window overlaps the rectangle. These are raised by the taps that
+lie on the rectangle. There are few such placements and taps, so the rows of the map are processed
+one by one.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _raise_map(z, bottom, size, rose, ground, work, first, stride):
 
 @jit
 def _changed(before, heightmap):
-    """Return the rectangle [x0, x1) x [y0, y1) of risen cells, its maximum, and if any fell."""
+    """Return the rectangle [x0, x1) x [y0, y1) of risen cells, their maximum, and if any fell."""
     # Start from an empty rectangle.
     x0, x1, y0, y1 = heightmap.shape[0], 0, heightmap.shape[1], 0
     top, fell = -INF, False

@@ -39,7 +39,7 @@ def split_spaces(
     flags = torch.cat((kept, usable.flatten(1)), 1)
     # 3. Close the gaps.
     place = flags.cumsum(1) - 1
-    # an additional entry takes the spaces that do not fit
+    # An additional entry takes the spaces that do not fit.
     target = torch.where(flags & (place < capacity), place, capacity)
     found = spaces.new_zeros(spaces.shape[0], capacity + 1, 6)
     found = found.scatter(1, target[..., None].expand(listed.shape), listed)[:, :capacity]
@@ -60,7 +60,7 @@ def _pieces(
     for border, moved in PIECES:
         edge = box[:, None, border]
         opposite = spaces[..., (moved + 3) % 6]
-        # but not beyond the space itself
+        # A remainder does not reach beyond the space itself.
         limit = torch.maximum if moved >= 3 else torch.minimum
         piece = spaces.clone()
         piece[..., moved] = limit(edge, opposite)

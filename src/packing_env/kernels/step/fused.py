@@ -1,9 +1,9 @@
 """A whole environment step on CUDA in few launches: signatures, checks, declarations.
 
 Cuboids of whole cells take a step in one launch (:func:`advance_fused`). Items of any shape take it
-in two operations (:func:`decide_fused`, :func:`observe_fused`), with at most nine launches in
-total. The entries of :mod:`~packing_env.kernels.step.entries` have the same meaning as in the
-compiled step. The fused step also computes reward terms.
+in two operations (:func:`decide_fused`, :func:`observe_fused`), with at most nine launches in total
+without preferred rules. The entries of :mod:`~packing_env.kernels.step.entries` have the same
+meaning as in the compiled step. The fused step also computes reward terms.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The launches of a step on items of any shape on CUDA: at most nine, and two sums of heights.
+"""The launches of a step on items of any shape on CUDA.
 
-The launches are: one decides; two prepare the ground and the items' lower surfaces; one finds all
-rest heights; one counts support and one searches hulls, if the stability rule needs them; one
-determines legality; one finishes; one writes item maps, if they are observed. With preferred rules,
-each margin takes four searches for hulls and a few torch operations. Rest heights and stability are
-written directly into the observations.
+Without preferred rules there are at most nine, and two sums of heights. One launch decides; two
+prepare the ground and the items' lower surfaces; one finds all rest heights; one counts support and
+one searches hulls, if the stability rule needs them; one determines legality; one finishes; one
+writes item maps, if they are observed. With preferred rules, each margin takes four searches for
+hulls and a few torch operations. Rest heights and stability are written directly into the
+observations.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Scratch(NamedTuple):
 def new_memory(
     heightmap: Tensor, items: Tensors, slots: int, counts: Sequence[int], *, observed: bool
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return memory for `Between` and `Scratch`; ``observed`` says if rest heights are observed."""
+    """Return memory for `Between` and `Scratch`; ``observed`` if rest heights are observed."""
     table, given = Items(*items), Counts(*counts)
     batch, planes = len(heightmap), given.visible * table.peak.shape[1]
 

@@ -66,7 +66,7 @@ def count_decision(row, legal, stable, ratio, volume):
 
 @part
 def flags_after(row, live, legal, playable, TASK: tl.constexpr):
-    """Return if a row is terminated, and if it is truncated; see `core.transition.finish`."""
+    """Return whether a row is terminated and whether truncated; see `core.transition.finish`."""
     # Terminated: no placement is legal, or all items are packed.
     stuck = (playable == 0) | (row.packed >= row.of)
     if TASK.illegal_ends:
