@@ -28,7 +28,7 @@ class NStep:
 
     Args:
         n_steps: Longest window.
-        gamma: Share per step.
+        gamma: Discount per step.
     """
 
     def __init__(self, n_steps: int = 1, gamma: float = 0.99) -> None:

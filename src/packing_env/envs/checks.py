@@ -58,8 +58,8 @@ def _batch(num_envs: Any, name: str) -> tuple[int, ...]:
     return batch
 
 
-def check_device(device: Any, name: str = "device") -> torch.device:
-    """Return a device; raise unless it is the CPU or a CUDA GPU of this machine."""
+def known_device(device: Any, name: str = "device") -> torch.device:
+    """Return a device; raise unless it is a CPU or a CUDA GPU, of this machine or of another."""
     try:
         place = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -67,12 +67,18 @@ def check_device(device: Any, name: str = "device") -> torch.device:
         raise ParameterError(message) from error
     if place.type not in DEVICES:
         raise ParameterError(f"{name}={device} is not supported; use cpu, cuda or cuda:0")
+    return place if place.type == "cuda" else torch.device("cpu")  # cpu:1 is no other device
+
+
+def check_device(device: Any, name: str = "device") -> torch.device:
+    """Return a device; raise unless this machine has it."""
+    place = known_device(device, name)
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ParameterError(f"{name}={device} but no CUDA GPU is available; use device=cpu")
     if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
         raise ParameterError(f"{name}={device} but the last of {count} GPUs is cuda:{count - 1}")
-    return place if place.type == "cuda" else torch.device("cpu")  # cpu:1 is no other device
+    return place
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,7 @@ class PackingEnv(EnvBase):
 
     def to(self, device: torch.device | str) -> PackingEnv:
         """Move everything to a device, including the state."""
-        super().to(checks.check_device(device))
+        super().to(checks.known_device(device))
         self._rows, self._seed = self._rows.to(self.device), self._seed.to(self.device)
         self.state = None if self.state is None else self.state.to(self.device)
         self._build(self.catalogue, self.instances)
