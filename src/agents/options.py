@@ -59,7 +59,7 @@ def option_hints(target: Callable[..., Any]) -> dict[str, Any]:
     try:
         hints = get_type_hints(call, include_extras=True)
         groups = [get_type_hints(h, include_extras=True) for h in hints.values() if is_dataclass(h)]
-    except (AttributeError, NameError, TypeError):
+    except Exception:  # annotations may be any expression
         return {}
     return {name: hint for each in (hints, *groups) for name, hint in each.items()}
 

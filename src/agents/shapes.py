@@ -45,10 +45,10 @@ class ShapeCheck:
             shape = None if entry is None else entry.shape[entry.dim() - len(expected) :]
             if shape != expected:
                 name = "/".join(key) if isinstance(key, tuple) else key
-                differs = "is missing" if shape is None else f"has shape {list(shape)}"
                 unit = "" if self.rows else " per row"
+                differs = "is missing" if shape is None else f"has shape {list(shape)}{unit}"
                 raise ParameterError(
-                    f"{name} {differs}{unit}, but this {type(policy).__name__} was built for "
+                    f"{name} {differs}, but this {type(policy).__name__} was built for "
                     f"{list(expected)}; build or load it with the environment that it plays"
                 )
 

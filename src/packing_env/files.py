@@ -55,7 +55,7 @@ def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
 
 @contextlib.contextmanager
 def finished_first() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` only at the end of a block; a second Ctrl-C ends it at once."""
+    """Handle Ctrl-C only at the end of a block; a second Ctrl-C is handled at once."""
     usual = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(usual):
         yield
@@ -72,7 +72,7 @@ def finished_first() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, usual)
     if pressed:
-        raise KeyboardInterrupt
+        usual(signal.SIGINT, None)
 
 
 def split_item(path: str | Path) -> tuple[Path, int | None]:

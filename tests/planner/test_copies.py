@@ -1,6 +1,7 @@
 """Copies of an order: ``xN``, complete kits, and ``fill``."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tests.planner.orders import checked
 import packing_env as pe
 from agents.cli.main import main
 from packing_env.planner import Fill, Part, Plan, read_parts
-from packing_env.planner.copies import complete_kits, whole_kits
+from packing_env.planner.copies import complete_kits, most_copies, whole_kits
 
 pytest.importorskip("numba")
 
@@ -65,8 +66,23 @@ def test_an_interrupt_ends_the_search_for_whole_kits(tmp_path: Path) -> None:
         trials += 1
         return replace(plan, left=(), interrupted=True)
 
-    assert whole_kits(parts, replace(plan, containers=()), run, 1.0) is None
+    with pytest.raises(KeyboardInterrupt):
+        whole_kits(parts, replace(plan, containers=()), run, 1.0)
     assert trials == 1
+
+
+def test_an_interrupt_keeps_the_copies_so_far() -> None:
+    part, packed = Part(sides=(0.1, 0.1, 0.1), quantity=8), []
+
+    def run(order: Sequence[Part], seconds: float, quick: bool) -> Plan:
+        packed.append(order[0].quantity)
+        if len(packed) == 3:
+            raise KeyboardInterrupt
+        return Plan((), (), "mm", 1, 0.0)
+
+    plan = most_copies([part], run, 1.0)
+    assert packed == [1, 2, 4]
+    assert (plan.copies, plan.interrupted) == (2, True)
 
 
 def test_complete_kits_are_counted(kit: Path) -> None:

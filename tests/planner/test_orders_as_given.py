@@ -213,6 +213,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name;dx;dy;dz;weight\na;1.200;800;600;1,5\n", "may be 1.2 or 1200"),
         ('dx,dy,dz\n"1,200",800,600\n', "may be 1.200 or 1200"),
         ("dx\tdy\tdz\n1.200\t800\t600\n", "may be 1.2 or 1200"),
+        ("dx (mm)\tdy\tdz\n1.200\t800\t600\n24.000\t100\t100\n", "may be 1.2 or 1200"),  # a bar
         ("dx;dy;dz\n1.200 mm;800 mm;600 mm\n", "may be 1.2 or 1200"),
         ("sides;weight\n12x8x6;1.500 kg\n", "may be 1.5 or 1500"),
         ("sides\tqty\n1.200x800x600 mm\t2\n", "may be 1.2 or 1200"),

@@ -29,7 +29,7 @@ from agents.options import option_groups
 from agents.policies.hierarchical import MANAGER, MANAGER_MASK, WORKER, HierarchicalPolicy
 from agents.policies.sampling import at, best
 from packing_env.envs import PackingEnv
-from packing_env.values import Count, Positive, Whole
+from packing_env.values import Count, NonNegative, Positive, Whole
 
 LEGAL_MASK = ("manager", "legal_mask")
 Report = tuple[dict[str, Tensor], dict[str, Tensor]]
@@ -49,7 +49,7 @@ class Stages:
     stage1_frames: Whole = 50_000
     manager_every: Count = 4
     lr: Positive = 1e-3
-    lr_joint: Positive = 1e-4
+    lr_joint: NonNegative = 1e-4
 
 
 class Hierarchical(Learner):

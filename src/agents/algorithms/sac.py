@@ -24,7 +24,7 @@ from agents.objectives.transitions import with_executed_action
 from agents.options import option_groups
 from agents.policies.continuous import ContinuousPolicy, TanhGaussian
 from packing_env.envs import PackingEnv
-from packing_env.values import Positive
+from packing_env.values import NonNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Temperature:
         target_entropy: Entropy in the box [-1, 1]^D at which the temperature aims; None means -D.
     """
 
-    alpha_lr: Positive = 1e-2
+    alpha_lr: NonNegative = 1e-2
     alpha: Positive = 1e-3
     target_entropy: float | None = None
 

@@ -64,7 +64,7 @@ class Optimization:
 
     lr: Positive = 1e-3
     lr_end: Positive = 1e-4
-    lr_frames: Count | None = None
+    lr_frames: Whole | None = None
     max_grad_norm: Positive = 10.0
     adam_eps: Positive = 1e-8
 
@@ -96,9 +96,9 @@ class ActorCriticOptimization:
     """
 
     lr: Positive = 1e-3
-    actor_lr: Positive = 3e-4
+    actor_lr: NonNegative = 3e-4
     lr_end: Positive = 0.1
-    lr_frames: Count | None = None
+    lr_frames: Whole | None = None
     max_grad_norm: Positive = 10.0
 
     def adam(self, parameters: Iterable[nn.Parameter], lr: float) -> GatedAdam:

@@ -309,7 +309,7 @@ def guarded(run: Callable[[], int]) -> int:
     try:
         return run()
     except KeyboardInterrupt:
-        print("packing: interrupted before there was a result", file=sys.stderr)
+        print("packing: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

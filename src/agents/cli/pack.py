@@ -110,10 +110,8 @@ def finish(
     files: list[Path] = []
     try:
         with finished_first():
-            files = planner.save(plan, options.out, pdf=pdf)
+            files = _save(plan, options.out, pdf)
         code = _check_files(console, plan, files)
-    except OSError as error:
-        raise ConfigError(f"--out {options.out} cannot be written: {reason(error)}") from error
     except KeyboardInterrupt:
         if not files:
             raise
@@ -121,6 +119,13 @@ def finish(
         code = INTERRUPTED
     console.say(f"wrote {options.out}: {', '.join(file.name for file in files)}")
     return code
+
+
+def _save(plan: Plan, out: Path, pdf: bool) -> list[Path]:
+    try:
+        return planner.save(plan, out, pdf=pdf)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written: {reason(error)}") from error
 
 
 def _check_files(console: PlainConsole, plan: Plan, files: Sequence[Path]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,14 @@ def locate(node: Mapping[str, Any], path: str) -> Any:
         ) from error
 
 
-def check_targets(config: DictConfig) -> None:
-    """Raise a ConfigError for a key or a value that its target refuses, or that a section lacks."""
+def check_targets(config: DictConfig, limited: Container[str] | None = None) -> None:
+    """Raise a ConfigError for a key or a value that its target refuses, or that a section lacks.
+
+    Args:
+        config: The configuration.
+        limited: Keys whose values must be within their limits; None means all. Runs of earlier
+            versions may have other values.
+    """
     # 1. These sections get further arguments when they are built: the environment, the agent, ...
     for section in ("agent", "network", "replay", "trainer", "collector"):
         node = OmegaConf.select(config, section)
@@ -64,7 +70,8 @@ def check_targets(config: DictConfig) -> None:
                     f"unknown key '{path}.{key}'{close_names(str(key), known)}; "
                     f"{node['_target_']} takes {', '.join(known)}"
                 )
-            check_limits(config, f"{path}.{key}", value, hints.get(key))
+            if limited is None or f"{path}.{key}" in limited:
+                check_limits(config, f"{path}.{key}", value, hints.get(key))
 
 
 def _argument_names(target: Any) -> list[str] | None:

@@ -17,7 +17,7 @@ from agents.config import checks
 from agents.config.folders import ConfigError, as_config_errors
 from agents.config.imports import imported
 from agents.config.keys import composed, first_lines, parse
-from packing_env.envs.checks import check_device
+from packing_env.envs.checks import known_device
 from packing_env.types import PackingParams
 from packing_env.values import options
 
@@ -78,7 +78,7 @@ def _note_process(config: DictConfig) -> None:
         config.device = usable_device()
     elif "device" in config:
         with as_config_errors():
-            config.device = str(check_device(config.device))
+            config.device = str(known_device(config.device))  # a job may run elsewhere
     if "imports" in config:
         config.imports = imported()
 

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.config.folders import as_config_errors
 from agents.nested import walk
+from packing_env.files import reason
 from packing_env.values import Count, Option, ParameterError, Seed, Whole, declared, read
 
 
@@ -35,15 +36,21 @@ def check_output(
         in_run: Whether a relative path is one below the run's folder, which does not exist yet.
     """
     place = Path(_place(value, name))
-    if ending and place.suffix != ending:
+    if ending and place.suffix.lower() != ending:
         raise ParameterError(f"{name}={value} must be the name of a file that ends in {ending}")
     if in_run and not place.is_absolute() and ".." not in place.parts:
         return str(value)
-    if place.exists() and place.is_dir() != folder:
-        raise ParameterError(f"{name}={value} is a {'file' if folder else 'folder'}; name another")
-    above = next(parent for parent in place.absolute().parents if parent.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise ParameterError(f"{name}={value} cannot be written: you cannot write to {above}")
+    try:
+        if place.exists() and place.is_dir() != folder:
+            kind = "file" if folder else "folder"
+            raise ParameterError(f"{name}={value} is a {kind}; name another")
+        places = (place.absolute(), *place.absolute().parents)
+        nearest = next(path for path in places if path.exists())
+    except OSError as error:
+        raise ParameterError(f"{name}={value} cannot be written: {reason(error)}") from error
+    usable = nearest.is_dir() or nearest == place.absolute()
+    if not usable or not os.access(nearest, os.W_OK):
+        raise ParameterError(f"{name}={value} cannot be written: you cannot write to {nearest}")
     return str(value)
 
 
@@ -87,7 +94,10 @@ def check_limits(config: DictConfig, key: str, value: Any, hint: Any) -> None:
     1e6 becomes an integer where one is needed. Hints without an ``Option`` set no limits, and
     references to other values are not checked.
     """
-    kinds, option = declared(hint)
+    try:
+        kinds, option = declared(hint)
+    except TypeError:  # a user's annotation that cannot be hashed
+        return
     if option == Option() or isinstance(value, Mapping) or "${" in str(value):
         return
     whole = isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds

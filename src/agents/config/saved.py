@@ -86,7 +86,7 @@ def adopt(
     except (OmegaConfBaseException, RecursionError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ConfigError(f"the checkpoint's configuration cannot be read: {reason}") from None
-    checks.check_targets(merged)
+    checks.check_targets(merged, limited=set_keys)
     checks.check_modes(merged, folders)
     return merged
 

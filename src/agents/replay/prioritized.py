@@ -65,8 +65,9 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         for name, value in (("alpha", alpha), ("beta", beta), ("beta_end", beta_end)):
             read(name, value, NonNegative)
         read("eps", eps, Positive)
-        read("beta_frames", beta_frames, Whole | None)
-        self._max_capacity = read("max_capacity", max_capacity, Count)
+        if beta_frames is not None:
+            beta_frames = read("beta_frames", int(beta_frames), Whole)
+        self._max_capacity = read("max_capacity", int(max_capacity), Count)
         self._alpha, self._eps = float(alpha), float(eps)
         self.beta_start, self.beta_end, self.beta_frames = float(beta), float(beta_end), beta_frames
         self.reduction = reduction

@@ -39,7 +39,7 @@ class Rollout:
     def __init__(
         self, env: PackingEnv, horizon: Count = 32, keep: tuple[NestedKey, ...] = ()
     ) -> None:
-        self.horizon = read("replay.horizon", horizon, Count)
+        self.horizon = read("replay.horizon", int(horizon), Count)
         # Compute the size of a row on fake tensors before anything is allocated.
         self.num_rows = env.batch_size.numel()
         self.maps = RebuildMaps(env, keep=keep)

@@ -61,11 +61,14 @@ def most_copies(
     if pieces is not None:
         most = max(1, min(most, pieces // sum(part.quantity for part in one)))
 
+    stopped = False  # by the user
+
     def packed(copies: int, share: float) -> Plan:
-        nonlocal seconds
+        nonlocal seconds, stopped
         spare = max(start + seconds - time.monotonic(), 1e-6)
         plan = run(with_names(repeated(one, copies)), spare / share, True)
-        seconds = 1e-6 if plan.interrupted else seconds
+        if plan.interrupted:
+            seconds, stopped = 1e-6, True
         return plan
 
     best, whole = None, 0
@@ -75,10 +78,11 @@ def most_copies(
     except KeyboardInterrupt:  # during the first load of a container
         if best is None:
             raise
-        best, seconds = replace(best, interrupted=True), 1e-6
-    if best is None or (len(one) == 1 and whole < order[0].quantity):
-        return run(order, seconds, False)
-    return replace(best, copies=whole, seconds=time.monotonic() - start)
+        stopped = True
+    if best is None or (len(one) == 1 and whole < order[0].quantity and not stopped):
+        plan = run(order, seconds, False)
+        return replace(plan, interrupted=plan.interrupted or stopped)
+    return replace(best, copies=whole, seconds=time.monotonic() - start, interrupted=stopped)
 
 
 def _growing(
@@ -167,7 +171,10 @@ def whole_kits(order: Sequence[Part], plan: Plan, run: Run, seconds: float) -> l
         seconds: Time for all searches together.
 
     Returns:
-        The quantities; None if the plan already has as many complete kits, or after Ctrl-C.
+        The quantities; None if the plan already has as many complete kits.
+
+    Raises:
+        KeyboardInterrupt: A search was interrupted.
     """
     kits = complete_kits(order, plan)
     few, many = sum(n for n, _ in kits.values()), sum(asked for _, asked in kits.values())
@@ -178,7 +185,7 @@ def whole_kits(order: Sequence[Part], plan: Plan, run: Run, seconds: float) -> l
         parts = [replace(p, quantity=n) for p, n in zip(order, numbers, strict=True) if n]
         trial = run(parts, spare, True)
         if trial.interrupted:
-            return None
+            raise KeyboardInterrupt
         if trial.num_left:
             many = middle
         else:

@@ -153,7 +153,7 @@ def pack(
     try:
         first = whole_kits(order, plan, run, seconds / 4)
         return plan if first is None else run(order, seconds / 4, False, first)
-    except KeyboardInterrupt:  # during a first load
+    except KeyboardInterrupt:
         return replace(plan, interrupted=True)
 
 

@@ -42,6 +42,17 @@ def test_an_honest_configuration_is_adopted(trained: DictConfig, evaluated: Dict
     assert build_agent(merged, env).policy(env.reset())["action"].shape == (4,)
 
 
+def test_a_run_may_have_values_beyond_later_limits(
+    trained: DictConfig, evaluated: DictConfig
+) -> None:
+    saved = plain(trained)
+    saved["agent"]["lr"] = 0.0
+    assert adopt(evaluated, saved, FROM_RUN, []).agent.lr == 0.0
+    overrides = ["checkpoint=RUN", "agent.lr=0"]
+    with pytest.raises(ConfigError, match=r"agent\.lr=0"):
+        adopt(compose("eval", overrides), saved, FROM_RUN, overrides)
+
+
 @pytest.mark.parametrize("command", ["eval", "play", "render"])
 def test_options_of_the_run_s_agent_are_set_without_naming_it(
     command: str, trained: DictConfig

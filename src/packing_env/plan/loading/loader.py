@@ -123,4 +123,5 @@ class Loader:
                 self.interrupted = True
             self.tried = search.tried
             boxes = search.boxes()
-            return self._problem.loaded(fill_places(self._problem, boxes, _PLACES * seconds))
+            spare = 0.0 if self.interrupted else _PLACES * seconds
+            return self._problem.loaded(fill_places(self._problem, boxes, spare))

@@ -378,7 +378,7 @@ def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
             turn=values.get("turn", True),
             assumed="unit" not in values and unit.is_assumed(file),
         )
-    except (TypeError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:  # a path may be too long, or unreadable
         raise OrderError(f"{path}, {entry.place}: {error}") from error
 
 

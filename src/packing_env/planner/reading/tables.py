@@ -41,8 +41,9 @@ _TIMES = re.compile(r"(?:(.*\S)\s+)?x(\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
 _DECIMAL = re.compile(r"[+-]?(?:\d+([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+|\d{4,}([.,])\d+)")
 _GROUP = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")
-_LONGEST = 20
-"""Metres; if a length with groups of thousands were longer, its mark must be decimal."""
+_LONGEST, _LONGEST_OF_SMALL = 20, 100
+"""Metres; if a length with groups of thousands were longer, its mark must be decimal. The second
+holds for units up to a centimetre, in which lengths often have thousands: a bar of 24,000 mm."""
 _SIGNIFICANT = 15
 """Significant digits of a spreadsheet; further digits are rounding errors of its arithmetic."""
 
@@ -225,7 +226,8 @@ def _decimal_mark(text: str, unit: Fraction) -> str | None:
     """Return the decimal mark of a number if it cannot separate thousands."""
     if group := _GROUP.fullmatch(text):
         thousands = abs(int(text.replace(group[1], "")))
-        return group[1] if thousands * unit > _LONGEST else None
+        longest = _LONGEST if unit > Fraction(1, 100) else _LONGEST_OF_SMALL
+        return group[1] if thousands * unit > longest else None
     decimal = _DECIMAL.fullmatch(text)
     return decimal and (decimal[1] or decimal[2] or decimal[3])
 
