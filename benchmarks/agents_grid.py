@@ -45,9 +45,10 @@ SCALED = ("trainer.frames", "agent.lr_frames", "replay.sampler.beta_frames")
 ELSEWHERE = (
     "learn_blobs", "learn_irregular", "learn_afterstate", "learn_cuboid_afterstate",
     "learn_discrete_s1", "learn_discrete_s2", "learn_continuous_s1", "learn_continuous_s2",
-    "learn_meshes", "learn_area_corners", "learn_com_hull",
+    "learn_meshes", "learn_area_corners", "learn_com_hull", "learn_buffer", "learn_constraints",
+    "learn_cube", "learn_cut1", "learn_cut2", "learn_nesting", "learn_paper", "learn_voxels",
 )  # fmt: skip
-"""Experiments of `benchmarks/learning.py` and `benchmarks/afterstates.py`."""
+"""Experiments with a result file of their own, most by `benchmarks/afterstates.py`."""
 
 
 def experiments() -> list[str]:

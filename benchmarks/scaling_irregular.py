@@ -30,7 +30,7 @@ from packing_env.tasks import LEAN
 ROWS = (4, 16, 64, 256)
 OBSERVATIONS: dict[str, dict[str, Any]] = {"default": {}, "lean": {"observation": LEAN}}
 PASSES = {
-    "com_hull": ("support", "_com_hull"),
+    "com_hull": ("support", "_tiered_hull"),
     "drop_height": ("drop", "_drop_height"),
     "observe": ("step", "_observe"),
     "decide": ("step", "_decide"),
@@ -61,6 +61,8 @@ def measure(rows: int, options: dict[str, Any]) -> dict[str, Any]:
         for key, (folder, function) in PASSES.items():
             if name == function and folder in Path(path).parts:
                 found[key] = 1e6 * numbers[2] / count / rows
+    if missing := PASSES.keys() - found.keys():
+        raise RuntimeError(f"the profile has no {sorted(missing)}: look up their names in PASSES")
     step = statistics.median(spent)
     return {
         "cpu_ms_per_step": 1e3 * step,
