@@ -1,18 +1,27 @@
 """The scripts in ``benchmarks/``: all can be imported, and those that measure speed run small."""
 
+import argparse
 import importlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tarfile
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.agents.conftest import TINY, TINY_OVERRIDES
+from tests.conf.composed import composed
+from tests.conf.test_documented_commands import FENCE, PAGES, ROOT, in_blocks
 
+from agents.config.folders import groups
 from packing_env import PackingEnv, kernels, make_env
+from packing_env.tasks import Task
+from packing_env.types import PackingParams
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 NEEDS = {
@@ -29,7 +38,16 @@ NEEDS = {
 }
 """Optional packages that scripts import at their top."""
 ONCE = ["--repeats", "1"]
+COMMAND = re.compile(r"(python\s+)?benchmarks/(\w+)\.py((?:\s.*)?)", re.DOTALL)
+PLACEHOLDERS = {"EXPERIMENT": "learn_afterstate", "N": "1000", "S": "5"}
+"""Words of the pages that stand for a name or a number."""
+OPTIONS = {field.name for kind in (PackingParams, Task) for field in fields(kind)}
+"""Overrides of `make_env`."""
 ONE_ROW = [override for override in TINY_OVERRIDES if override != "env.num_envs=4"]
+
+
+class Parsed(Exception):  # noqa: N818
+    """Raised instead of the work of a script, after its command line was read."""
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +73,65 @@ def test_every_script_can_be_imported(name: str) -> None:
     script = importlib.import_module(name)
     assert script.__doc__
     assert hasattr(script, "main") or "__main__" not in (FOLDER / f"{name}.py").read_text()
+
+
+def documented() -> list[tuple[str, str]]:
+    """Return the scripts and arguments that the pages show."""
+    shown: list[str] = []
+    for page in PAGES:
+        text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+        shown += [*in_blocks(page), *re.findall(r"`([^`]+)`", text)]
+    found = [match.groups() for text in shown if (match := COMMAND.fullmatch(text.strip()))]
+    return sorted(
+        {(name, " ".join(words.split())) for python, name, words in found if python or words}
+    )
+
+
+@pytest.mark.parametrize(("script", "text"), documented())
+def test_a_documented_command_line_is_read(
+    script: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its options and choices exist, and so do the settings among its arguments."""
+    if script in NEEDS:
+        pytest.importorskip(NEEDS[script])
+    for word, value in PLACEHOLDERS.items():
+        text = re.sub(rf"\b{word}\b", value, text)
+    given = shlex.split(text.strip("[]"), comments=True)
+    monkeypatch.setattr("sys.argv", [f"benchmarks/{script}.py", *given])
+    for name in ("parse_args", "parse_intermixed_args"):
+        read = getattr(argparse.ArgumentParser, name)
+
+        def stop(*arguments: Any, read: Any = read) -> None:
+            raise Parsed(read(*arguments))
+
+        monkeypatch.setattr(argparse.ArgumentParser, name, stop)
+    module = importlib.import_module(script)
+    if not hasattr(module, "main"):
+        assert not given
+        return
+    with pytest.raises(Parsed):
+        module.main()
+    settings = [word for word in given if re.match(r"\w[\w.]*=", word)]
+    if script == "afterstates":
+        assert given[0] in groups()["experiment"]
+    if script == "afterstates" and settings:
+        composed("train", [f"experiment={given[0]}", *settings])
+    elif script == "lookahead":
+        assert {re.split("[.=]", word)[0] for word in settings} <= OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("interfaces", "--rows 1 --actions first_legal --repeats 1"),
+        ("random_steps", "--steps 1 --tasks cuboid_online"),
+        ("replay_operations", "--capacity 1024 --batch-size 16 --repeats 1"),
+        ("scale_model", "overlap"),
+        ("soak", "--decisions 1 --tasks cuboid_online"),
+    ],
+)
+def test_a_script_runs_small(name: str, words: str) -> None:
+    assert run(name, *words.split())
 
 
 def test_plain_programs_return_the_bits_of_the_kernels() -> None:
