@@ -29,10 +29,11 @@ from omegaconf import DictConfig, OmegaConf
 from provenance import provenance, read_arguments, write_json
 
 from agents import heuristics
+from agents.config.build import build_held_out
 from agents.config.compose import compose
 from agents.nested import leaves
 from agents.training.evaluate import NORMAL_95, evaluate
-from packing_env import PackingEnv, make_env
+from packing_env import PackingEnv
 
 STUDENT_95 = {
     2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262,
@@ -168,23 +169,18 @@ def main() -> None:
     args, overrides = read_arguments(parser)
     out = args.out or f"benchmarks/results/learning_{args.items}.json"
     with tempfile.TemporaryDirectory() as scratch:
-        task: dict[str, Any] = {}
         experiment = "learn_irregular"
         if args.items == "blobs":
             folder = Path(scratch) / "blobs"
             folder.mkdir()
             export_blobs(args.data, folder)
-            items = {"source": "meshes", "paths": [str(folder)], "unit": "m", "holdout": 0.25}
-            task = {"items": items, "container": (0.20, 0.20, 0.20)}  # as in learn_blobs.yaml
             experiment = "learn_blobs"
             overrides = [f"items.paths=[{folder}]", *overrides]
         runs = [
             train(experiment, seed, Path(scratch) / f"seed{seed}", overrides) for seed in args.seeds
         ]
         count = runs[0]["num_instances"]
-        env = make_env(
-            "irregular_com_hull", num_envs=64, split="test", draw="sequential", seed=0, **task
-        )
+        env = build_held_out(compose("train", [f"experiment={experiment}", *overrides]))
         random_legal = summary(utilization_of_random(env, args.seeds, count))
     agent = next(iter(runs[0]["policies"]))
     learned = summary([run["policies"][agent]["instances"]["utilization"] for run in runs])
