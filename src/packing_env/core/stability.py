@@ -315,7 +315,7 @@ def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
 
     Raises:
         ParameterError: A user's function reads what a contact does not have, or returns something
-            else than a bool per placement.
+            other than a bool per placement.
     """
     try:
         stable = _judge_of(name)(contact)

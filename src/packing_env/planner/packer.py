@@ -294,7 +294,7 @@ class _Packer:
             if not self.packed:
                 raise
             self._stopped = True
-        # The reasons take some seconds at most.
+        # The reasons may take as long as the search, and at least some seconds.
         spare = max(_LEAST_SECONDS, 0.0 if self._stopped else seconds)
         reasons = Reasons(self.poses, self.filled, self.left, spare)
         left = left_over(self.parts, self.left, None if self._trial else reasons.of)
