@@ -109,7 +109,7 @@ PRESETS: dict[str, Task] = {
         items={"source": "shapes", "resting": True, "steady": "com_hull_20"},
     ),
     # The default of versions 0 and 1: all embedded shapes in all poses, centre of mass over the
-    # hull of the support, contact within one cell. Two thirds of the items of such a packing do not
+    # hull of the support, contact within one cell. Two thirds of the packed volume do not
     # stay in place.
     "irregular_com_hull": Task(SHAPES),
     # Huang et al., RA-L 2023: 0.40 x 0.40 x 0.30 m at 200 x 200 pixels, 50 objects of household
