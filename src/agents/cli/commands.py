@@ -94,7 +94,7 @@ PACK = (
     ),
     Argument(
         "--containers", type=positive, metavar="N",
-        help="fill at most N; default: 1, or the numbers in --container",
+        help="fill at most N; default: 1, or what --container states",
     ),
     Argument(
         "--choose", choices=("fewest", "cheapest", "balanced"), default="fewest",
