@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,3 +96,11 @@ def data_dir() -> Path:
     if not (folder / "manifest.json").is_file():
         pytest.skip("test data not found: set PACKING_DATA")
     return folder
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, also in processes that were started without it."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)

@@ -26,6 +26,7 @@ def press_twice() -> None:
         pytest.fail("still running")
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_second_ctrl_c_ends_the_block() -> None:
     with pytest.raises(KeyboardInterrupt):
         press_twice()

@@ -333,6 +333,7 @@ def test_boxes_that_are_packed_outlast_an_interrupt(
     assert plan.copies == (1 if fill else None)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_trimesh_is_imported_is_not_ignored(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -348,6 +349,7 @@ def test_ctrl_c_while_trimesh_is_imported_is_not_ignored(
         Part(str(tmp_path / "cube.ply")).load()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_files_are_written_leaves_the_whole_plan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
