@@ -291,12 +291,14 @@ def _number(row: int, values: Tensor) -> Any:
 
 def get_rule(name: Any, option: str = "stability") -> Judge | None:
     """Return the rule with this name (the value of an option)."""
-    return RULES[check_choice(option, name, RULES)]
+    judge = RULES[check_choice(option, name, RULES)]
+    _check_judge(name, judge)  # the user may have put it into RULES
+    return judge
 
 
 def check_rule(name: str, params: PackingParams, option: str = "stability") -> None:
     """Raise if a rule is unknown, or if it cannot be evaluated in the task's geometry."""
-    _check_judge(name, get_rule(name, option))  # the user may have put it into RULES
+    get_rule(name, option)
     if params.geometry == "boxes":
         boxes.check_rule(name)
         return
