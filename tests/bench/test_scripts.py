@@ -46,7 +46,7 @@ OPTIONS = {field.name for kind in (PackingParams, Task) for field in fields(kind
 ONE_ROW = [override for override in TINY_OVERRIDES if override != "env.num_envs=4"]
 
 
-class Parsed(Exception):  # noqa: N818
+class ParsedError(Exception):
     """Raised instead of the work of a script, after its command line was read."""
 
 
@@ -81,9 +81,9 @@ def documented() -> list[tuple[str, str]]:
     for page in PAGES:
         text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
         shown += [*in_blocks(page), *re.findall(r"`([^`]+)`", text)]
-    found = [match.groups() for text in shown if (match := COMMAND.fullmatch(text.strip()))]
+    commands = [match.groups() for text in shown if (match := COMMAND.fullmatch(text.strip()))]
     return sorted(
-        {(name, " ".join(words.split())) for python, name, words in found if python or words}
+        {(name, " ".join(words.split())) for python, name, words in commands if python or words}
     )
 
 
@@ -96,26 +96,26 @@ def test_a_documented_command_line_is_read(
         pytest.importorskip(NEEDS[script])
     for word, value in PLACEHOLDERS.items():
         text = re.sub(rf"\b{word}\b", value, text)
-    given = shlex.split(text.strip("[]"), comments=True)
-    monkeypatch.setattr("sys.argv", [f"benchmarks/{script}.py", *given])
+    options = shlex.split(text.strip("[]"), comments=True)
+    monkeypatch.setattr("sys.argv", [f"benchmarks/{script}.py", *options])
     for name in ("parse_args", "parse_intermixed_args"):
         read = getattr(argparse.ArgumentParser, name)
 
         def stop(*arguments: Any, read: Any = read) -> None:
-            raise Parsed(read(*arguments))
+            raise ParsedError(read(*arguments))
 
         monkeypatch.setattr(argparse.ArgumentParser, name, stop)
     module = importlib.import_module(script)
     if not hasattr(module, "main"):
-        assert not given
+        assert not options
         return
-    with pytest.raises(Parsed):
+    with pytest.raises(ParsedError):
         module.main()
-    settings = [word for word in given if re.match(r"\w[\w.]*=", word)]
+    settings = [word for word in options if re.match(r"\w[\w.]*=", word)]
     if script == "afterstates":
-        assert given[0] in groups()["experiment"]
+        assert options[0] in groups()["experiment"]
     if script == "afterstates" and settings:
-        composed("train", [f"experiment={given[0]}", *settings])
+        composed("train", [f"experiment={options[0]}", *settings])
     elif script == "lookahead":
         assert {re.split("[.=]", word)[0] for word in settings} <= OPTIONS
 

@@ -66,7 +66,7 @@ class Heuristic(TensorDictModuleBase):
     """
 
     needs_state = False
-    """Whether a rule that reads observations also reads the environment's state in every mode."""
+    """Whether the rule needs the environment's state even if it gets observations."""
 
     def __init__(self, env: PackingEnv, item_order: str | None, reads: set[str]) -> None:
         super().__init__()

@@ -159,10 +159,7 @@ class Generator(ABC):
     def signs(
         self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams
     ) -> Float[Tensor, "B N C"] | None:
-        """Return numbers at each place that predict the later items; None if there are none.
-
-        They are computed from the items up to this place.
-        """
+        """Return what the items of an instance up to each place tell about later ones, or None."""
         return None
 
 
