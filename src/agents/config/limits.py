@@ -16,10 +16,13 @@ from packing_env.files import reason
 from packing_env.values import Count, Option, ParameterError, Seed, Whole, declared, read
 
 
-def _place(value: Any, name: str) -> str:
+def _place(value: Any, name: str, ending: str = "") -> str:
     """Return the name of a file or folder; raise unless it is text."""
-    if not isinstance(value, str) or not value.strip():
-        raise ParameterError(f"{name}={value!r} must be a path; for the name 3, write {name}=./3")
+    if not isinstance(value, str):
+        write = f"{name}=./{value}{ending}"
+        raise ParameterError(f"{name}={value} must be a path; for the name {value}, write {write}")
+    if not value.strip():
+        raise ParameterError(f"{name}={value!r} must be a path")
     return value
 
 
@@ -35,7 +38,7 @@ def check_output(
         folder: Whether a folder is written.
         in_run: Whether a relative path is one below the run's folder, which does not exist yet.
     """
-    place = Path(_place(value, name))
+    place = Path(_place(value, name, ending))
     if ending and place.suffix.lower() != ending:
         raise ParameterError(f"{name}={value} must be the name of a file that ends in {ending}")
     if in_run and not place.is_absolute() and ".." not in place.parts:
