@@ -238,6 +238,12 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,lxwxh\na,1/2/3\n", "line 2: lxwxh='1/2/3' must be three sides, as in 30x20x10"),
         ("name,sides\na,1x2\n", "line 2: sides='1 x 2' must be three sides"),
         ("Packing list\nname,colour\n", "line 1: 'Packing list' is not supported"),
+        ("dx,dy,dz,CBM,To\n1,2,3,1,X\n", "'CBM', 'To' are not supported; .*--column CBM=;"),
+        ("Carton No.,dx,dy,dz\n1-10,1,2,3\n", "'1-10' in 'Carton No.' may be several boxes"),
+        (
+            "dx,dy,dz,weight (lb),weight unit\n1,2,3,4,kg\n",
+            "line 2: weight unit='kg': .* states lb",
+        ),
         # messages name the columns of the file
         ("Länge;Breite;Höhe\n1;2;drei\n", "line 2: Höhe='drei' must be a length"),
         ("length,width,height\n1,0,3\n", "line 2: width=0 must be a number, more than 0"),
@@ -255,7 +261,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,\n1,2,3,4\n", "4 columns under 3 names"),
         ("# quantity,dx,dy,dz\n1,60,40,30\n", "line 1: names of columns in a comment"),
         ("# L (mm),W (mm),H (mm)\n1,60,40\n", "line 1: names of columns in a comment"),
-        ("a,b,c\nname,dx,dy,dz\nmug,12,10,9\n", "line 1: 'a' is not supported"),
+        ("a,b,c\nname,dx,dy,dz\nmug,12,10,9\n", "line 1: 'a', 'c' are not supported"),
         ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),
         ("name,file\nlid,lid.stl\n", "order.csv, line 2: lid.stl: no such file"),
     ],
@@ -263,6 +269,64 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
 def test_what_is_not_understood_is_refused(text: str, message: str, write: Write) -> None:
     with pytest.raises(OrderError, match=message):
         rows(write(text))
+
+
+EXPORTS = {
+    "cartons of a marketplace": (
+        "Box #,Box name,Box weight (lb):,Box width (inch):,Box length (inch):,Box height (inch):\n"
+        "1,P1,10,16,24,12\n",
+        [("P1", ("24", "16", "12"), 1, "in")],
+        4.5359237,
+    ),
+    "line items of a shop": (
+        "Lineitem name,Lineitem quantity,Package length (cm),Width,Height,Grams\n"
+        "Mug,3,40,30,35,4200\n",
+        [("Mug", ("40", "30", "35"), 3, "cm")],
+        4.2,
+    ),
+    "units in columns": (
+        "Material;Menge;Länge;Breite;Höhe;Abmessungseinheit;Bruttogewicht;Gew.Einh.\n"
+        "A;12;400;300;200;MM;1250;G\n",
+        [("A", ("400", "300", "200"), 12, "mm")],
+        1.25,
+    ),
+}
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_exports_of_other_programs(export: str, write: Write) -> None:
+    text, order, weight = EXPORTS[export]
+    assert rows(write(text)) == order
+    assert read_parts(write(text))[0].handling["weight"] == weight
+
+
+def test_the_user_says_what_columns_mean(write: Write) -> None:
+    """A unit in the title applies, also to a column whose name is unknown."""
+    text = "Ref,L x W x H (cm),Pcs,Wt per pc (lb),CBM,Total\nmug,120x100x90,6,10,1.2,60\n"
+    columns = {"Wt per pc (lb)": "weight", "cbm": "", "Total": ""}
+    (part,) = read_parts(write(text), columns=columns)
+    assert (part.sides, part.unit, part.quantity) == ((120, 100, 90), "cm", 6)
+    assert part.handling == {"weight": 4.5359237}
+    document = write('[{"l": 3, "w": 2, "h": 1, "colour": "red"}]', "order.json")
+    assert read_parts(document, columns={"colour": "name"})[0].name == "red"
+    with pytest.raises(OrderError, match="no order has a column 'colour'"):
+        read_parts(write(text), columns=columns | {"colour": ""})
+    with pytest.raises(
+        OrderError, match=r"column 'cbm': 'wieght' is not one of .*did you mean weight"
+    ):
+        read_parts(write(text), columns={"cbm": "wieght"})
+
+
+def test_the_command_leaves_columns_out(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    order = ["pack", write("dx,dy,dz,CBM\n1,2,3,1\n"), "--container", "10x10x10mm"]
+    order += ["--seconds", "0.1", "--out", write("").replace("order.csv", "out")]
+    write("dx,dy,dz,CBM\n1,2,3,1\n")
+    assert cli.main(order) == 2
+    assert "--column CBM=" in capsys.readouterr().err
+    assert cli.main([*order, "--column", "CBM="]) == 0
+    with pytest.raises(SystemExit):
+        cli.main([*order, "--column", "CBM"])
+    assert "'CBM' must be TITLE=NAME" in capsys.readouterr().err
 
 
 LANGUAGES = {

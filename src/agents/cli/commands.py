@@ -36,6 +36,16 @@ def minutes(text: str) -> float:
     return value
 
 
+def column(text: str) -> tuple[str, str]:
+    """Parse ``TITLE=NAME``: what a column of an order means; without NAME it is left out."""
+    title, equals, name = text.rpartition("=")
+    if not title.strip() or not equals:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be TITLE=NAME, as in 'Weight/pc (kg)=weight', or TITLE= to leave it out"
+        )
+    return title.strip(), name.strip()
+
+
 @dataclass(frozen=True)
 class Command:
     """A subcommand.
@@ -82,6 +92,10 @@ CONSTRAINTS = (
     Argument("--preplaced", action="append", metavar="BOX", help="a fixed box: 50x50x20mm@0,0,0"),
 )
 """Options of ``pack`` in addition to the columns of an order; names as in ``Constraints``."""
+COLUMN = Argument(
+    "--column", action="append", type=column, default=[], dest="columns", metavar="TITLE=NAME",
+    help="a column's meaning: 'pc wt=weight'; 'CBM=': ignored",
+)  # fmt: skip
 PACK = (
     Argument(
         "parts", nargs="+", metavar="PART",
@@ -90,7 +104,7 @@ PACK = (
     Argument(
         "--container", action="append", required=True, metavar="SIZE",
         help="as in 240x180x150mm,number=2,cost=30; also weight_limit=500kg, name=A; a pallet: "
-        "deck=144mm, overhang=20mm. For several sizes, repeat it or name a table",
+        "deck=144mm, overhang=20mm. Several: repeat it, or name a table",
     ),
     Argument(
         "--containers", type=positive, metavar="N",
@@ -103,6 +117,7 @@ PACK = (
     Argument("--fill", action="store_true", help="pack the order as often as it fits"),
     Argument("--seconds", type=float, default=30.0, help="time of the search; default 30"),
     Argument("--unit", help="unit of files that state none; default: --container's"),
+    COLUMN,
     Argument("--cell", metavar="LENGTH", help="grid cell, used if not all are boxes, as in 5mm"),
     Argument(
         "--stability", default="com_hull", metavar="RULE",
@@ -133,6 +148,7 @@ NEST = (
     Argument("--cell", metavar="LENGTH", help="side of a voxel, as in 2mm"),
     Argument("--seconds", type=float, default=60.0, help="time of the search; default 60"),
     Argument("--unit", help="unit of files that state none; default: --container's"),
+    COLUMN,
     Argument("--seed", type=int, default=0, help="seed of the search"),
     Argument("--out", type=Path, default=Path("nested"), help="folder; default nested"),
 )  # fmt: skip

@@ -20,9 +20,10 @@ from packing_env import extras, planner
 from packing_env.files import finished_first, read_bytes, reason, split_item
 from packing_env.items.meshes.gltf import check_glb
 from packing_env.items.meshes.surface import named
+from packing_env.planner.reading.columns import stated_columns
 from packing_env.planner.reading.constraints import STABILITY, check_options
 from packing_env.planner.reading.containers import check_costs, container_limit
-from packing_env.planner.reading.orders import ORDER_SUFFIXES, read_entries
+from packing_env.planner.reading.orders import ORDER, ORDER_SUFFIXES, read_entries
 from packing_env.planner.reading.tables import OrderError, split_count, split_sheet
 from packing_env.values import UNITS, check_choice, check_number, read_unit
 
@@ -90,7 +91,8 @@ def nest(options: argparse.Namespace) -> int:
 def read_order(options: argparse.Namespace) -> tuple[list[ContainerType], list[Part]]:
     """Return the containers and the parts that the command line names."""
     types = planner.read_containers(options.container)
-    return types, planner.read_parts(options.parts, options.unit, default=types[0].unit)
+    unit, columns = types[0].unit, dict(options.columns)
+    return types, planner.read_parts(options.parts, options.unit, default=unit, columns=columns)
 
 
 def finish(
@@ -165,6 +167,7 @@ def check(options: argparse.Namespace) -> None:
     logging.disable()  # the order is read again for packing, with log lines
     try:
         types = planner.read_containers(options.container)
+        columns = stated_columns(dict(options.columns), ORDER)
         container_limit(types, options.containers)
         if getattr(options, "choose", None) == "cheapest":
             check_costs(types)
@@ -177,7 +180,8 @@ def check(options: argparse.Namespace) -> None:
             if not split_item(path)[0].exists():
                 raise OrderError(f"{Path(word)}: no such file; check the path")
             if path.suffix.lower() in ORDER_SUFFIXES and path.is_file():
-                entries, _ = read_entries(path, sheet, unit=options.unit or types[0].unit)
+                unit = options.unit or types[0].unit
+                entries, _ = read_entries(path, sheet, columns, unit)
                 if any("max_load" in entry.values for entry in entries):
                     asked["max_load"] = True
                 lacking += [e.label for e in entries if "weight" not in e.values]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from packing_env.names import close_names
-from packing_env.planner.reading.lengths import is_number
-from packing_env.planner.reading.synonyms import IN, MEANING, PIECES, plain
+from packing_env.planner.reading.lengths import exact, is_number
+from packing_env.planner.reading.synonyms import IN, MEANING, PIECES, meaning, plain
 from packing_env.planner.reading.tables import Columns, OrderError, Row, Table
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
 from packing_env.values import is_unit, keyboard_signs, read_unit
@@ -21,6 +23,8 @@ _LOGGER = logging.getLogger("packing_env.planner")
 
 SIDES = ("dx", "dy", "dz")
 WEIGHTS = ("weight", "max_load", "weight_limit")
+LEFT_OUT = "-"
+"""Key of a column that the user leaves out."""
 OF_PALLETS = ("deck", "overhang")
 """Lengths of containers, as texts; the header of their columns may state the unit of the sides."""
 _AXES = (
@@ -29,9 +33,11 @@ _AXES = (
 )  # fmt: skip
 """Sets of column names that mean ``dx, dy, dz``."""
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
+_WITH_UNITS = (*_MEASURES, "sides", *WEIGHTS)
 _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
 _ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|w\s*[x*]\s*d)\s*[x*]\s*h\b", re.IGNORECASE)
 """The order of the sides beside their name, as in ``Dimensions (L x W x H)``."""
+_RANGE = re.compile(r"\d+\s*(?:-|–|~|to)\s*\d+")
 _EITHER = {"nombre": ("name", "quantity")}
 """Names that mean different keys in two languages: nombre is a name in Spanish, a number in French.
 """
@@ -42,8 +48,8 @@ class Header:
     """The columns of a table.
 
     Attributes:
-        keys: The key that each column means; "" for a column without a name. Several columns may
-            mean ``name``, such as the article number and the description.
+        keys: The key that each column means; "" for a column without a name, or `LEFT_OUT`. Several
+            columns may mean ``name``, such as the article number and the description.
         titles: The name in the file of each key.
         unit: Unit of the lengths, if the header states one.
         weights: Unit of each column of weights that states one.
@@ -65,7 +71,7 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     """Return the columns of a table that is not empty, and whether its first row is a header.
 
     Raises:
-        OrderError: A header is unknown, units differ, one or two sides of the boxes have no column,
+        OrderError: A name is unknown, units differ, one or two sides of the boxes have no column,
             or two columns have the same meaning (only the item's name may have several columns).
     """
     first = table.rows[0]
@@ -145,19 +151,19 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
     # 1. Names of two meanings; then refuse unknown names, and two columns with the same meaning.
     meanings = [each.key for each in read]
     read = [_of_either(each, meanings, columns) for each in read]
+    unknown = [each.title for each in read if each.key and not _is_known(each, columns)]
+    if unknown:
+        raise OrderError(_not_supported(unknown, columns))
     titles: dict[str, str] = {}
     names: dict[str, str] = {}
     for each in read:
-        if each.key and each.key not in (*columns.keys, *_MEASURES):
-            hint = close_names(each.title, columns.keys)
-            known = ", ".join(columns.keys)
-            raise OrderError(
-                f"{each.title!r} is not supported{hint}; remove it, or use one of: {known}"
-            )
         # An article number and a description are one name together.
         same = names.get(each.word) if each.key == "name" else titles.get(each.key)
-        if same is not None:
-            raise OrderError(f"the columns {same!r} and {each.title!r} mean the same; keep one")
+        if same is not None and each.key != LEFT_OUT:
+            other = "" if columns.stated is None else f" ({_leave_out(same)})"
+            raise OrderError(
+                f"the columns {same!r} and {each.title!r} mean the same; keep one{other}"
+            )
         if each.key:
             titles[each.key] = each.title
         if each.key == "name":
@@ -173,8 +179,64 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
         {sides.get(key, key): title for key, title in titles.items()},
         next(iter(units), None),
         {each.key: each.unit for each in read if each.unit and each.key in WEIGHTS},
-        [f"{e.title} as {e.key}" for e in read if e.word not in (e.key, *columns.keys)],
+        [
+            f"{each.title} as {each.key}"
+            for each in read
+            if each.key != LEFT_OUT and each.word not in (each.key, *columns.keys)
+        ],
     )
+
+
+def _is_known(column: _Column, columns: Columns) -> bool:
+    return column.key in (*columns.keys, *_MEASURES, LEFT_OUT)
+
+
+def _not_supported(titles: Sequence[str], columns: Columns) -> str:
+    """Return the message about unknown columns."""
+    single, known = len(titles) == 1, ", ".join(columns.keys)
+    names = f"{', '.join(map(repr, titles))} {'is' if single else 'are'} not supported"
+    hint = close_names(titles[0], columns.keys) if single else ""
+    if columns.stated is None:
+        return f"{names}{hint}; remove {'it' if single else 'them'}, or use one of: {known}"
+    meaning = shlex.quote(f"{titles[0]}=NAME")
+    return (
+        f"{names}{hint}; say what a column means with --column {meaning}, or leave it out with "
+        f"{_leave_out(titles[0])}; the names are {known}"
+    )
+
+
+def _leave_out(title: str) -> str:
+    return f"--column {shlex.quote(f'{title}=')}"
+
+
+def stated_columns(stated: Mapping[str, str], columns: Columns) -> Columns:
+    """Return columns of which the user states the meaning; see :class:`Columns`.
+
+    Args:
+        stated: For each title a name of a column, as in ``{"Weight/pc (kg)": "weight"}``, or "" to
+            leave the column out. A unit in the title applies.
+        columns: The columns of an order.
+
+    Raises:
+        OrderError: A name is unknown.
+    """
+    for title, name in stated.items():
+        if name and not _is_name(name, columns):
+            hint, known = close_names(name, columns.keys), ", ".join(columns.keys)
+            raise OrderError(f"column {title!r}: {name!r} is not one of {known}{hint}")
+    plain_titles = {plain(title): name for title, name in stated.items()}
+    return replace(columns, stated=plain_titles, found=set())
+
+
+def check_found(stated: Mapping[str, str], columns: Columns) -> None:
+    """Raise if no file has one of the columns that the user named.
+
+    Raises:
+        OrderError: The message names it.
+    """
+    for title in stated:
+        if plain(title) not in columns.found:
+            raise OrderError(f"no order has a column {title!r}; check its name")
 
 
 def _column(title: str, columns: Columns) -> _Column:
@@ -183,20 +245,29 @@ def _column(title: str, columns: Columns) -> _Column:
     Raises:
         ValueError: The text in brackets is not a unit.
     """
-    bare = _without_order(title)
+    word = plain(title)
+    stated = (columns.stated or {}).get(word)
+    if stated is None:
+        return _read_column(title, title, columns)
+    columns.found.add(word)
+    if not stated:
+        return _Column(title, word, LEFT_OUT)
+    _, unit, _ = _split_unit(_without_order(title))
+    if (is_unit(unit) or is_weight_unit(unit)) and _key(plain(stated), columns) in _WITH_UNITS:
+        stated = f"{stated} ({unit})"
+    return _read_column(title, stated, columns)._replace(word=word)
+
+
+def _read_column(title: str, name: str, columns: Columns) -> _Column:
+    """Return the meaning of a name, for the column with this title."""
+    bare = _without_order(name)
     word = plain(bare)
-    if word in MEANING or word in (*columns.keys, *_EITHER, ""):
+    if meaning(word) != word or word in (*MEANING, *columns.keys, *_EITHER, ""):
         return _Column(title, word, _key(word, columns))
-    # 1. Split the unit: "length (mm)", "length_mm", "Gewicht in kg".
-    bracket = _WITH_UNIT.fullmatch(unicodedata.normalize("NFKC", bare).strip())
-    stem, unit = (bracket[1], bracket[2]) if bracket else (word, "")
-    if not bracket and "_" in word:
-        stem, _, unit = word.rpartition("_")
-        for ending in IN:
-            stem = stem.removesuffix(ending)
-    stem = plain(stem)
+    if is_weight_unit(word) and len(word) > 2 and "weight" in columns.keys:  # lbs, but not "to"
+        return _Column(title, word, "weight", weight_unit(repr(title), word))
+    stem, unit, bracket = _split_unit(bare)
     key = _key(stem, columns)
-    # 2. Read it.
     if key in _MEASURES or key in ("sides", *OF_PALLETS):
         if is_unit(unit):
             return _Column(title, stem, key, read_unit("unit", unit))
@@ -212,16 +283,28 @@ def _column(title: str, columns: Columns) -> _Column:
     return _Column(title, word, word)
 
 
+def _split_unit(title: str) -> tuple[str, str, bool]:
+    """Split ``length (mm)``, ``length_mm`` or ``Gewicht in kg``; say whether it has brackets."""
+    bracket = _WITH_UNIT.fullmatch(unicodedata.normalize("NFKC", title).strip(" :"))
+    if bracket:
+        return plain(bracket[1]), bracket[2], True
+    stem, _, unit = plain(title).rpartition("_")
+    for ending in IN:
+        stem = stem.removesuffix(ending)
+    return (stem, unit, False) if stem else (unit, "", False)
+
+
 def _without_order(title: str) -> str:
-    """Return a name of the sides without their order, and without brackets."""
+    """Return a name of the sides without their order and brackets, and ``Box #`` as Box no."""
+    title = re.sub(r"(?:^|\s)#$", " no", title.strip())
     bare, count = _ORDER.subn(" ", keyboard_signs(title))
     bare = re.sub(r"[()\[\]]", " ", bare)
-    named = MEANING.get(plain(bare).partition("_")[0]) == "sides"
+    named = meaning(plain(bare)) == "sides" or meaning(plain(bare).partition("_")[0]) == "sides"
     return bare if count and named else title
 
 
 def _key(word: str, columns: Columns) -> str:
-    key = MEANING.get(word, word)
+    key = meaning(word)
     return columns.count if key == "quantity" else key
 
 
@@ -257,3 +340,19 @@ def _sides(titles: Mapping[str, str]) -> dict[str, str]:
         others = " and ".join(key for key in axes if key not in titles)
         raise OrderError(f"{names}: a box has three sides; add {others}")
     return dict(zip(axes, SIDES, strict=True))
+
+
+def check_row_numbers(path: Path, rows: Sequence[Row], column: int, title: str) -> None:
+    """Raise if row numbers may be quantities: the only one is not 1, or they do not rise.
+
+    A range, as in ``1-10``, may stand for several boxes, too.
+    """
+    cells = [row.cells[column] for row in rows if column < len(row.cells)]
+    if ranges := [cell for cell in cells if _RANGE.fullmatch(cell)]:
+        raise OrderError(
+            f"{path}: {ranges[0]!r} in {title!r} may be several boxes; add a column quantity"
+        )
+    numbers = [exact(cell) for cell in cells if is_number(cell)]
+    rising = all(one < other for one, other in pairwise(numbers))
+    if not rising or (len(numbers) == 1 and numbers != [1]):
+        raise OrderError(f"{path}: {title!r} may count rows or boxes; name it row or quantity")

@@ -13,25 +13,27 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from packing_env import files
 from packing_env.planner.reading import tables
 from packing_env.planner.reading.columns import (
+    LEFT_OUT,
     OF_PALLETS,
     SIDES,
     WEIGHTS,
     Header,
+    check_row_numbers,
     named_columns,
     num_names,
     read_header,
 )
-from packing_env.planner.reading.lengths import exact, is_number, metres, split_unit
+from packing_env.planner.reading.lengths import exact, metres, split_unit
 from packing_env.planner.reading.synonyms import MEANING, PIECES, TOTALS, YES_NO, plain
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
-from packing_env.planner.reading.weights import read_weight
+from packing_env.planner.reading.weights import read_weight, weight_unit
 from packing_env.values import check_names, is_unit, keyboard_signs, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -41,8 +43,8 @@ HANDLING = (
     "priority", "value", "together",
 )  # fmt: skip
 KEYS = (
-    "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
-    "turn", "row",
+    "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "weight_unit",
+    "faces", "upright", "turn", "row",
 )  # fmt: skip
 """Keys of an entry of an order: a ``file`` or the sides of a box, the handling, and the number of
 the row, which has no meaning here.
@@ -51,7 +53,7 @@ NEEDED = (
     "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
     "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright, turn"
 )
-ORDER = Columns(("parts", "items", "boxes"), KEYS, "quantity", NEEDED)
+ORDER = Columns(("parts", "items", "boxes"), KEYS, "quantity", NEEDED, {})
 TABLE_SUFFIXES = (".csv", ".tsv", *WORKBOOKS)
 ORDER_SUFFIXES = (*TABLE_SUFFIXES, ".yaml", ".yml", ".json")
 _LENGTHS = (*SIDES, "sides")
@@ -114,8 +116,9 @@ def read_entries(
             if values.get("quantity", 1) in ("", None):
                 name = header.title("quantity")
                 raise OrderError(f"{name} is empty; write a number, or 0 to leave the part out")
+            own = _with_weight_unit(header, values)
             known = {
-                key: typed(key, value, comma, header)
+                key: typed(key, value, comma, own)
                 for key, value in values.items()
                 if value not in ("", None)
             }
@@ -123,6 +126,23 @@ def read_entries(
         except (TypeError, ValueError) as error:
             raise OrderError(f"{path}, {place}: {error}") from error
     return entries, stated
+
+
+def _with_weight_unit(header: Header, values: dict[str, Any]) -> Header:
+    """Return the columns with the unit of weight of an entry; remove it from the values.
+
+    Raises:
+        OrderError: The columns state another unit.
+    """
+    word = values.pop("weight_unit", "")
+    if word in ("", None):
+        return header
+    unit = weight_unit(header.title("weight_unit"), str(word))
+    if others := set(header.weights.values()) - {unit}:
+        raise OrderError(
+            f"{header.title('weight_unit')}={word!r}: the header states {others.pop()}"
+        )
+    return replace(header, weights=dict.fromkeys(WEIGHTS, unit))
 
 
 # ---------------------------------------------------------------------- tables
@@ -148,11 +168,11 @@ def _table_entries(
     comma = tables.decimal_comma(path, table.delimiter, numbers)
     title = header.title("row")
     if "row" in keys and columns.count not in keys and plain(title) != "row":
-        _check_row_numbers(path, rows, keys.index("row"), title)
+        check_row_numbers(path, rows, keys.index("row"), title)
     entries = []
     for row in rows:
         place = f"line {row.line}"
-        filled = {key for key, cell in zip(keys, row.cells, strict=False) if cell}
+        filled = {k for k, cell in zip(keys, row.cells, strict=False) if cell and k != LEFT_OUT}
         if any(plain(cell) in TOTALS for cell in row.cells) or filled <= _SUMS:
             raise OrderError(f"{path}, {place}: looks like a row of totals; remove it")
         if len(row.cells) > len(keys):
@@ -183,15 +203,6 @@ def _unit_of(key: str, cell: str, row: Row, header: Header, unit: str | None) ->
     stated = _by_key(header.keys, row.cells).get("unit")
     word = own or stated or header.unit or unit or ""
     return metres(word) if is_unit(word) else Fraction(0)
-
-
-def _check_row_numbers(path: Path, rows: Sequence[Row], column: int, title: str) -> None:
-    """Raise if row numbers may be quantities: the only one is not 1, or they do not rise."""
-    cells = [row.cells[column] for row in rows if column < len(row.cells)]
-    numbers = [exact(cell) for cell in cells if is_number(cell)]
-    rising = all(one < other for one, other in pairwise(numbers))
-    if not rising or (len(numbers) == 1 and numbers != [1]):
-        raise OrderError(f"{path}: {title!r} may count rows or boxes; name it row or quantity")
 
 
 def _without_titles(path: Path, table: Table, columns: Columns) -> Table:
@@ -260,7 +271,11 @@ def _with_single_sides(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _by_key(keys: Sequence[str], cells: Sequence[Any]) -> dict[str, Any]:
     """Return the value of each key; several names are joined, such as ``4711 small box``."""
-    pairs = [(key, cell) for key, cell in zip_longest(keys, cells, fillvalue="") if key]
+    pairs = [
+        (key, cell)
+        for key, cell in zip_longest(keys, cells, fillvalue="")
+        if key not in ("", LEFT_OUT)
+    ]
     names = dict.fromkeys(
         str(cell) for key, cell in pairs if key == "name" and cell not in ("", None)
     )

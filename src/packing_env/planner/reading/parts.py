@@ -21,9 +21,10 @@ from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.primitives import box
 from packing_env.items.meshes.surface import named
 from packing_env.items.meshes.threemf import build_items
-from packing_env.planner.reading.columns import WEIGHTS
+from packing_env.planner.reading.columns import WEIGHTS, check_found, stated_columns
 from packing_env.planner.reading.lengths import exact, metres
 from packing_env.planner.reading.orders import (
+    ORDER,
     ORDER_SUFFIXES,
     TABLE_SUFFIXES,
     Entry,
@@ -31,7 +32,7 @@ from packing_env.planner.reading.orders import (
     read_entries,
 )
 from packing_env.planner.reading.scale import Size, check_scale
-from packing_env.planner.reading.tables import OrderError, split_count, split_sheet
+from packing_env.planner.reading.tables import Columns, OrderError, split_count, split_sheet
 from packing_env.planner.reading.weights import read_weight
 from packing_env.values import check_integer, is_unit, read_unit
 
@@ -179,10 +180,11 @@ class Part:
 
 
 class _Unit(NamedTuple):
-    """The unit that the user named, if any, and the default of formats without a unit."""
+    """The unit that the user named, if any, the default of formats without a unit, and columns."""
 
     named: str | None
     default: str
+    columns: Columns = ORDER
 
     def of(self, file: str = "") -> str:
         """Return the unit of a file, or of a box."""
@@ -203,6 +205,7 @@ def read_parts(
     *,
     default: str = "m",
     container: Sequence[float | Fraction] = (),
+    columns: Mapping[str, str] | None = None,
 ) -> list[Part]:
     """Read an order.
 
@@ -214,16 +217,20 @@ def read_parts(
         default: Unit of boxes, and of files whose format has no unit, if ``unit`` is None.
         container: ``(X, Y, H)`` metres of the largest container. If parts without a unit are much
             smaller or larger, a log line says so.
+        columns: Meanings of columns of order files, as in ``{"Weight/pc (kg)": "weight"}``; ``""``
+            leaves a column out.
 
     Returns:
         The kinds of parts, with different names. Parts of quantity 0 are left out; a log line names
         them.
 
     Raises:
-        OrderError: There is no part, every quantity is 0, or an order file is wrong.
+        OrderError: There is no part, every quantity is 0, an order file is wrong, or no order file
+            has a column of ``columns``.
         CatalogueError: A folder has no mesh files.
     """
-    units = _Unit(unit and read_unit("unit", unit), default)
+    stated = stated_columns(columns or {}, ORDER)
+    units = _Unit(unit and read_unit("unit", unit), default, stated)
     if isinstance(parts, Mapping):
         read = [each.times(n) for p, n in parts.items() for each in _read(p, units)]
     elif isinstance(parts, (str, Path, Part, Mesh)):
@@ -232,6 +239,7 @@ def read_parts(
         read = _with_counts(parts, units)
     if not read:
         raise OrderError("no parts given; name mesh files, a folder of them, or an order")
+    check_found(columns or {}, stated)
     order = [part for part in read if part.quantity]
     if len(order) < len(read):
         none = ", ".join(part.label for part in read if not part.quantity)
@@ -349,7 +357,7 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
     Raises:
         OrderError: The file is missing, or an entry is wrong; the message names the place.
     """
-    entries, stated = read_entries(path, sheet, unit=unit.of())
+    entries, stated = read_entries(path, sheet, unit.columns, unit.of())
     header = path.suffix.lower() in TABLE_SUFFIXES
     if header and stated and unit.named and stated != unit.named:
         raise OrderError(

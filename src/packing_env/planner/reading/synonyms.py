@@ -24,31 +24,39 @@ _SYNONYMS = {
     "x": "dx size_x",
     "y": "dy size_y",
     "z": "dz size_z",
-    "sides": "size dimensions dims abmessungen abmessung maße dimensiones medidas dimensioni "
-    "dimensões misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh l_x_w_x_h lxlxh l_x_l_x_h размер "
-    "размеры габариты дxшxв 尺寸 规格 規格 外寸 サイズ 寸法 长宽高 長寬高 长x宽x高 "
-    "長x寬x高 縦x横x高さ",
-    "quantity": "qty count pcs pieces menge anzahl stück stueck stk stückzahl stueckzahl quantité "
-    "qté nombre_de_pièces nb cantidad cant piezas uds quantità q.tà pezzi pz aantal stuks "
-    "ilość liczba szt sztuk sztuki quantidade qtd qtde количество кол-во кол шт штук 数量 數量 "
-    "个数 個数 件数 件數 箱数 台数 枚数",
-    "row": "pos position line no nr lfd_nr ligne num núm riga regel lp l.p № №_п/п n° n.º "
-    "序号 序號 番号 行番号",
-    "name": "description sku item article part label product bezeichnung artikel beschreibung "
-    "item_no item_number item_code part_no part_number product_code product_name article_no "
+    "sides": "size dimension dimensions dims measurement measurements abmessungen abmessung maße "
+    "dimensiones medidas dimensioni dimensões misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh "
+    "l_x_w_x_h lxlxh l_x_l_x_h размер размеры габариты дxшxв 尺寸 规格 規格 外寸 サイズ 寸法 "
+    "长宽高 長寬高 长x宽x高 長x寬x高 縦x横x高さ",
+    "quantity": "qty q count pcs pieces boxes cartons ctns packages pkgs colli kolli ordered_qty "
+    "order_qty order_quantity qty_ordered quantity_ordered no_of_pcs no_of_pieces no_of_boxes "
+    "no_of_cartons no_of_ctns no_of_packages no_of_pkgs number_of_pieces number_of_boxes "
+    "number_of_cartons number_of_packages menge anzahl stück stueck stk stückzahl stueckzahl "
+    "quantité qté nombre_de_pièces nb cantidad cant piezas uds quantità q.tà pezzi pz aantal "
+    "stuks ilość liczba szt sztuk sztuki quantidade qtd qtde количество кол-во кол шт штук 数量 "
+    "數量 个数 個数 件数 件數 箱数 台数 枚数",
+    "row": "pos position line no nr box_no carton_no ctn_no package_no case_no lfd_nr ligne num "
+    "núm riga regel lp l.p № №_п/п n° n.º 序号 序號 番号 行番号",
+    "name": "description sku item id ref code model title article part label product goods cargo "
+    "commodity material kurztext materialkurztext bezeichnung artikel beschreibung item_no "
+    "item_number item_code part_no part_number product_code product_name article_no "
     "artikelbezeichnung artikelnummer artikelnr artikel_nr art._nr produkt teil désignation nom "
     "libellé référence réf produit código descripción artículo referencia producto nome "
     "descrizione articolo codice cod prodotto naam omschrijving artikelcode beschrijving nazwa "
-    "opis artykuł towar indeks "
-    "descrição artigo produto название наименование артикул товар номенклатура описание деталь "
-    "名称 名稱 名前 品名 品番 商品 商品名 商品名称 产品 产品名称 產品名稱 货物 货物名称 货名 "
-    "物料 型号 部品 部品名",
+    "opis artykuł towar indeks descrição artigo produto название наименование артикул товар "
+    "номенклатура описание деталь 名称 名稱 名前 品名 品番 商品 商品名 商品名称 产品 产品名称 "
+    "產品名稱 货物 货物名称 货名 物料 型号 部品 部品名",
     "file": "filename path mesh datei fichier archivo bestand plik файл 文件 檔案 ファイル",
-    "unit": "units uom einheit unité unidad unità eenheid jednostka единица единица_измерения "
-    "ед._изм 单位 單位 単位",
-    "weight": "mass wt gewicht masse stückgewicht stueckgewicht poids peso masa waga gross_weight "
-    "bruttogewicht poids_brut peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто "
-    "масса_брутто 重量 重さ 毛重 单重 單重 质量 質量 kg gew",
+    "unit": "units uom dimension_unit dimensions_unit dim_unit size_unit length_unit "
+    "unit_of_dimension abmessungseinheit längeneinheit maßeinheit einheit unité unidad unità "
+    "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位",
+    "weight": "mass wt gw g.w gross_wt unit_weight weight_pc weight_pcs weight_per_piece "
+    "weight_per_pc weight_per_unit weight_per_box weight_per_carton weight_each gewicht masse "
+    "stückgewicht stueckgewicht poids peso masa waga gross_weight bruttogewicht poids_brut "
+    "peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто масса_брутто 重量 重さ "
+    "毛重 单重 單重 质量 質量 kg gew",
+    "weight_unit": "weight_uom unit_of_weight gewichtseinheit gew.einh unité_de_poids "
+    "unidad_de_peso unità_di_peso gewichtseenheid 重量单位 重量單位 重量単位",
     "max_load": "traglast auflast max_auflast charge_max carga_max carico_max max_belasting "
     "нагрузка макс_нагрузка максимальная_нагрузка 承重 最大承重 最大载荷 耐荷重 最大荷重",
     "stackable": "stapelbar gerbable empilable apilable impilabile sovrapponibile stapelbaar "
@@ -83,6 +91,15 @@ _TOTALS = (
     "total totals sum subtotal grand_total summe gesamt gesamtsumme zwischensumme somme totaux "
     "suma totale somma totaal som razem łącznie итого всего 合计 合計 总计 總計 総計 小计 小計"
 )
+_GOODS = (
+    "box", "carton", "ctn", "case", "package", "pkg", "parcel", "item", "product", "lineitem",
+)  # fmt: skip
+"""Words before a name of a column that add nothing to it, as in ``Package length``."""
+_COUNTED = ("item", "product", "lineitem")
+"""The words of `_GOODS` that may precede a quantity; a ``Case quantity`` counts what is inside."""
+_OF_GOODS = (
+    "length", "width", "height", "depth", "sides", "weight", "name", "unit", "weight_unit",
+)  # fmt: skip
 IN = ("_in", "_en", "_w", "_в")
 """Words between a name and a unit: Gewicht in kg, poids en kg, waga w kg."""
 _VOICED = "\u3099\u309a"
@@ -99,6 +116,21 @@ def plain(text: str) -> str:
 
 MEANING = {plain(word): key for key, words in _SYNONYMS.items() for word in (key, *words.split())}
 """The key that each name of a column means."""
+
+
+def meaning(word: str) -> str:
+    """Return the key that a name of a column means; the name itself if it is unknown.
+
+    The name is in the form of :func:`plain`.
+    """
+    if word in MEANING:
+        return MEANING[word]
+    goods, _, rest = word.partition("_")
+    key = MEANING.get(rest, rest)
+    counts = key == "quantity" and goods in _COUNTED
+    return key if counts or (goods in _GOODS and key in _OF_GOODS) else word
+
+
 YES_NO = dict.fromkeys(map(plain, _YES.split()), True) | dict.fromkeys(
     map(plain, _NO.split()), False
 )

@@ -14,8 +14,8 @@ import logging
 import re
 import warnings
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -61,12 +61,18 @@ class Columns:
         keys: Keys of an entry.
         count: Key of the quantity.
         needed: Description of the required keys, for messages.
+        stated: What the user says that columns mean: the key for a title (in the form of
+            :func:`packing_env.planner.reading.synonyms.plain`), or "" for a column that is left
+            out. None if the user cannot say it.
+        found: The titles of `stated` that some file has.
     """
 
     titles: tuple[str, ...]
     keys: tuple[str, ...]
     count: str
     needed: str
+    stated: Mapping[str, str] | None = None
+    found: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
