@@ -198,9 +198,9 @@ def _not_supported(titles: Sequence[str], columns: Columns) -> str:
     hint = close_names(titles[0], columns.keys) if single else ""
     if columns.stated is None:
         return f"{names}{hint}; remove {'it' if single else 'them'}, or use one of: {known}"
-    meaning = shlex.quote(f"{titles[0]}=NAME")
+    stated = shlex.quote(f"{titles[0]}=NAME")
     return (
-        f"{names}{hint}; say what a column means with --column {meaning}, or leave it out with "
+        f"{names}{hint}; say what a column means with --column {stated}, or leave it out with "
         f"{_leave_out(titles[0])}; the names are {known}"
     )
 
