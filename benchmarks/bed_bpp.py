@@ -156,7 +156,7 @@ def published(boxes: Sequence[ForeignBox], load: Load) -> dict[str, Any]:
         )  # fmt: skip
     x, y, z = (side / 1000 for side in load.container)
     packing = Packing(
-        (x, y, z), 0.01, "none", 0.0, tuple(items), len(items), {}, geometry="boxes", unit=0.001
+        (x, y, z), 0.01, "none", tuple(items), len(items), {}, geometry="boxes", unit=0.001
     )
     return {PUBLISHED: judged(packing, len(load.kinds), ours=False)}
 

@@ -54,7 +54,7 @@ def packed(boxes: Sequence[Box], container: tuple[float, float, float] = (10, 10
         for order, (*corner, dx, dy, dz) in enumerate(boxes)
         for sides in [(dx, dy, dz)]
     )
-    return Packing(container, 1.0, "none", 0.0, items, len(items))
+    return Packing(container, 1.0, "none", items, len(items))
 
 
 def mesh(name: str, rotation: np.ndarray, low: tuple[float, float, float]) -> Packing:
@@ -71,7 +71,7 @@ def mesh(name: str, rotation: np.ndarray, low: tuple[float, float, float]) -> Pa
         z=low[2],
         volume=shape.volume,
     )
-    return Packing((0.3, 0.3, 0.3), 0.01, "none", 0.01, (item,), 1)
+    return Packing((0.3, 0.3, 0.3), 0.01, "none", (item,), 1, contact_tol=0.01)
 
 
 def play(packing: Packing, **settings: Any) -> PhysicsReport:

@@ -61,7 +61,7 @@ def placed(solid: Solid, rotation: Any = None, move: Any = MIDDLE, **claims: Any
 
 def nest(*items: ItemClaim, **claims: Any) -> PlanClaim:
     items = tuple(replace(item, order=order) for order, item in enumerate(items))
-    plan = PlanClaim((SIDE,) * 3, 1.0, "none", 0.0, items, len(items), geometry="solids")
+    plan = PlanClaim((SIDE,) * 3, 1.0, "none", items, len(items), geometry="solids")
     return replace(plan, **claims)
 
 

@@ -43,7 +43,7 @@ def load(*corners: tuple[int, int, int], names: str = "", turned: bool = False) 
                 volume=2e-6,
             )
         )
-    return Packing((0.12, 0.08, 0.06), 0.01, "none", 0.0, tuple(items), len(items))
+    return Packing((0.12, 0.08, 0.06), 0.01, "none", tuple(items), len(items))
 
 
 BLOCK = [(x, y, z) for z in (0, 1) for y in (0, 1, 2) for x in (0, 2)]

@@ -303,7 +303,6 @@ class _Nester:
             container=(x, y, height),
             cell=level.cell,
             stability="none",
-            contact_tol=0.0,
             items=tuple(
                 self._item(order, step, level)
                 for order, step in enumerate(leaving(level, search.pieces))

@@ -223,7 +223,6 @@ def _foreign_claim(load: ForeignLoad, size: Size, metres: float, up: str) -> Pla
         container=(x, y, z),
         cell=pitch,
         stability="none",
-        contact_tol=0.0,
         items=tuple(items),
         num_items=len(items),
         utilization=sum(item.volume for item in items) / (x * y * z) if x * y * z else 0.0,

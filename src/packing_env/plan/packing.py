@@ -125,7 +125,7 @@ class Packing:
     container: tuple[float, float, float]
     cell: float
     stability: str
-    contact_tol: float
+    contact_tol: float = field(default=0.0, kw_only=True)
     items: tuple[PlacedItem, ...]
     num_items: int
     instance: Mapping[str, int] = field(default_factory=dict)

@@ -157,7 +157,7 @@ class PlanClaim:
     container: tuple[float, float, float]
     cell: float
     stability: str
-    contact_tol: float
+    contact_tol: float = field(default=0.0, kw_only=True)
     items: tuple[ItemClaim, ...]
     num_items: int
     utilization: float | None = None

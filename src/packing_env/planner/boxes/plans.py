@@ -40,7 +40,6 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         container=(x, y, height),
         cell=unit,
         stability=filled.room.rules.stability,
-        contact_tol=0.0,
         items=tuple(
             _item(order, box, number, float(supports[number]), rotations[box.kind, box.orientation])
             for number, box in enumerate(filled.boxes)
