@@ -284,6 +284,12 @@ EXPORTS = {
         [("Mug", ("40", "30", "35"), 3, "cm")],
         4.2,
     ),
+    "pallets": (
+        "Piece No,Pallet ID,L (in),W (in),H (in),Gross Weight (lbs),Stackable (Y/N)\n"
+        "1,P1,48,40,52,100,N\n",
+        [("P1", ("48", "40", "52"), 1, "in")],
+        45.359237,
+    ),
     "units in columns": (
         "Material;Menge;Länge;Breite;Höhe;Abmessungseinheit;Bruttogewicht;Gew.Einh.\n"
         "A;12;400;300;200;MM;1250;G\n",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from packing_env.names import close_names
 from packing_env.planner.reading.lengths import exact, is_number
-from packing_env.planner.reading.synonyms import IN, MEANING, PIECES, meaning, plain
+from packing_env.planner.reading.synonyms import IN, MEANING, PIECES, YES_NO, meaning, plain
 from packing_env.planner.reading.tables import Columns, OrderError, Row, Table
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
 from packing_env.values import is_unit, keyboard_signs, read_unit
@@ -277,6 +277,8 @@ def _read_column(title: str, name: str, columns: Columns) -> _Column:
     if key in WEIGHTS and (bracket or is_weight_unit(unit)):
         return _Column(title, stem, key, weight_unit(repr(title), unit))
     if key in ("quantity", columns.count) and unit.lower() in PIECES:
+        return _Column(title, stem, key)
+    if bracket and key in columns.keys and set(plain(unit).split("_")) <= YES_NO.keys():  # (Y/N)
         return _Column(title, stem, key)
     if bracket and key in columns.keys:
         raise OrderError(f"{title!r}: {unit!r} is not supported")

@@ -35,11 +35,11 @@ _SYNONYMS = {
     "quantité qté nombre_de_pièces nb cantidad cant piezas uds quantità q.tà pezzi pz aantal "
     "stuks ilość liczba szt sztuk sztuki quantidade qtd qtde количество кол-во кол шт штук 数量 "
     "數量 个数 個数 件数 件數 箱数 台数 枚数",
-    "row": "pos position line no nr box_no carton_no ctn_no package_no case_no lfd_nr ligne num "
+    "row": "pos position line no nr lfd_nr ligne num "
     "núm riga regel lp l.p № №_п/п n° n.º 序号 序號 番号 行番号",
     "name": "description sku item id ref code model title article part label product goods cargo "
     "commodity material kurztext materialkurztext bezeichnung artikel beschreibung item_no "
-    "item_number item_code part_no part_number product_code product_name article_no "
+    "item_number item_code part_no part_number product_code product_no product_name article_no "
     "artikelbezeichnung artikelnummer artikelnr artikel_nr art._nr produkt teil désignation nom "
     "libellé référence réf produit código descripción artículo referencia producto nome "
     "descrizione articolo codice cod prodotto naam omschrijving artikelcode beschrijving nazwa "
@@ -92,13 +92,14 @@ _TOTALS = (
     "suma totale somma totaal som razem łącznie итого всего 合计 合計 总计 總計 総計 小计 小計"
 )
 _GOODS = (
-    "box", "carton", "ctn", "case", "package", "pkg", "parcel", "item", "product", "lineitem",
+    "box", "carton", "ctn", "case", "package", "pkg", "parcel", "pallet", "piece", "item",
+    "product", "lineitem",
 )  # fmt: skip
 """Words before a name of a column that add nothing to it, as in ``Package length``."""
 _COUNTED = ("item", "product", "lineitem")
 """The words of `_GOODS` that may precede a quantity; a ``Case quantity`` counts what is inside."""
 _OF_GOODS = (
-    "length", "width", "height", "depth", "sides", "weight", "name", "unit", "weight_unit",
+    "length", "width", "height", "depth", "sides", "weight", "name", "row", "unit", "weight_unit",
 )  # fmt: skip
 IN = ("_in", "_en", "_w", "_в")
 """Words between a name and a unit: Gewicht in kg, poids en kg, waga w kg."""
