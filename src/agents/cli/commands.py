@@ -301,10 +301,10 @@ COMMANDS = {
             "Verify packing plans with the reference program: every item must be inside, under the "
             "lid, disjoint, at its drop height, stable and supported as claimed. If not, the first "
             "violation in packing order is named, and the exit code is 1; it is 2 if a plan cannot "
-            "be read. --physics also places the items one by one in MuJoCo; the exit code is 1 if "
-            "an item moves. Plans of BoxPacker, py3dbp, PackingSolver and BED-BPP, and JSON of "
-            "containers and boxes, are read too: their boxes must be inside, apart, and on the "
-            "floor or on other boxes."
+            "be read or has an unknown key. --physics also places the items one by one in MuJoCo; "
+            "the exit code is 1 if an item moves. Plans of BoxPacker, py3dbp, PackingSolver and "
+            "BED-BPP, and JSON of containers and boxes, are read too: their boxes must be inside, "
+            "apart, and on the floor or on other boxes."
         ),
     ),
     "export": Command(

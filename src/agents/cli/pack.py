@@ -30,8 +30,8 @@ from packing_env.values import UNITS, check_choice, check_number, read_unit
 if TYPE_CHECKING:
     from packing_env.planner import ContainerType, Part, Plan
 
-HOLDS, VIOLATED, INTERRUPTED = 0, 1, 130
-"""Exit codes."""
+HOLDS, VIOLATED, UNREADABLE, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes; :mod:`.check` has the same."""
 _MOST_ROWS = 100
 """Largest number of rows of the table; a longer one omits parts that are packed completely."""
 _CONSTRAINTS = tuple(
@@ -140,11 +140,13 @@ def _check_files(console: PlainConsole, plan: Plan, files: Sequence[Path]) -> in
         name = f"{packing.name}, " if packing.name else ""
         try:
             report = check_plan(file)
-            verdict = "checked" if report.holds else f"REFUSED, {report.violation}"
+            verdict, result = "checked", HOLDS
+            if not report.holds:
+                verdict, result = f"REFUSED, {report.violation}", VIOLATED
             height = f"height {report.height / UNITS[plan.unit]:.4g} {plan.unit}"
         except PlanError as error:
-            report, verdict, height = None, f"not checked: {error}", ""
-        code = max(code, HOLDS if report is None or report.holds else VIOLATED)
+            verdict, result, height = f"not checked: {error}", UNREADABLE, ""
+        code = max(code, result)
         console.say(
             f"{file.name}: {name}{size} {plan.unit}, {_number_of_parts(len(packing.items))}, "
             f"{100 * packing.utilization:.1f} %, {height}, {verdict}",

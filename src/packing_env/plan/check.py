@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from packing_env.constraints import Constraints
 from packing_env.kernels.stability_rules import OWN
-from packing_env.plan.document import ITEM_KEYS, PLAN_KEYS, parse, read_json
+from packing_env.plan.document import ITEM_KEYS, PLAN_KEYS, parse, read_json, refuse_others
 from packing_env.plan.foreign import ForeignBox, ForeignLoad, Size, read_foreign
 from packing_env.plan.packing import Packing, PlacedItem, PlanError
 from packing_env.plan.solids import solid_of
@@ -52,11 +52,12 @@ def check_plan(path: str | Path) -> Report:
         The report, with the first claim that is wrong, if any.
 
     Raises:
-        PlanError: The file is not a plan, has another version, is incomplete, or names a solid that
-            cannot be read.
+        PlanError: The file is not a plan, has another version, is incomplete, has an unknown key,
+            or names a solid that cannot be read.
     """
     document = read_json(path)
     packing = parse(path, document)
+    _check_keys(path, document)
     with np.errstate(over="ignore", invalid="ignore"):  # overflows are reported as violations
         items = tuple(
             _claim(ItemClaim, item, solid=solid_of(item, Path(path)), corner=item.cell, number=None)
@@ -64,8 +65,7 @@ def check_plan(path: str | Path) -> Report:
         )
     for name, rule in OWN.items():
         stability.RULES.setdefault(name, stability.by_formula(rule))
-    report = check(_claim(PlanClaim, packing, items=items, utilization=packing.claimed))
-    return replace(report, not_checked=(*report.not_checked, *_unknown_keys(document)))
+    return check(_claim(PlanClaim, packing, items=items, utilization=packing.claimed))
 
 
 def _claim(kind: type[Claim], source: Packing | PlacedItem, **others: Any) -> Claim:
@@ -74,15 +74,13 @@ def _claim(kind: type[Claim], source: Packing | PlacedItem, **others: Any) -> Cl
     return kind(**same, **others)
 
 
-def _unknown_keys(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note for every key of the plan that is not part of the format."""
-    for key in document:
-        if key not in PLAN_KEYS:
-            yield f"the key {key!r}, which is unknown"
-    for number, item in enumerate(document["items"]):
-        for key in item:
-            if key not in ITEM_KEYS:
-                yield f"the key {key!r} of item {number}, which is unknown"
+def _check_keys(path: str | Path, document: Mapping[str, Any]) -> None:
+    try:
+        refuse_others(document, PLAN_KEYS, "the plan")
+        for number, item in enumerate(document["items"]):
+            refuse_others(item, ITEM_KEYS, f"item {number}")
+    except ValueError as error:
+        raise PlanError(f"{path}: {error}") from error
 
 
 # ------------------------------------------------------------------ plans of other programs

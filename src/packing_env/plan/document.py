@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from packing_env import files
 from packing_env.constraints import Constraints
 from packing_env.items.handling import read_handling
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.names import plain_name
+from packing_env.names import close_names, plain_name
 from packing_env.plan.packing import DIRECTIONS, Packing, PlacedItem, PlanError, packing_of
 from packing_env.plan.settle import settle
 from packing_env.plan.solids import find_source
@@ -187,6 +187,16 @@ def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
     where = {source: find_source(source, Path(path)) for source in sources}
     items = [replace(item, source=where.get(item.source, item.source)) for item in packing.items]
     return replace(packing, items=tuple(items))
+
+
+def refuse_others(entry: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    """Raise ValueError for an unknown key: it may be a limit that nothing would check."""
+    others = [key for key in entry if key not in known]
+    if others:
+        raise ValueError(
+            f"{where} has the unknown key {others[0]!r}{close_names(others[0], known)}; a limit "
+            f"would not be checked, so correct or remove it; known are {', '.join(known)}"
+        )
 
 
 _WHOLE = Annotated[int, Option(at_least=-(2**31), at_most=2**31)]

@@ -26,7 +26,7 @@ from urllib.parse import unquote
 
 from packing_env import files
 from packing_env.names import plain_name
-from packing_env.plan.document import FORMAT
+from packing_env.plan.document import FORMAT, refuse_others
 from packing_env.plan.packing import PlanError
 
 Size = tuple[Fraction, Fraction, Fraction]
@@ -138,12 +138,12 @@ def _own(document: Any) -> list[ForeignLoad]:
 def _own_load(entry: Mapping[str, Any], name: str) -> ForeignLoad:
     container = entry["container"]
     rules = entry.get("rules", {})
-    _refuse_others(entry, ("unit", "container", "boxes", "ordered", "rules"), "the plan")
-    _refuse_others(container, ("name", "length", "width", "height"), "the container")
-    _refuse_others(rules, ("stability", "support", "weight_limit"), "rules")
+    refuse_others(entry, ("unit", "container", "boxes", "ordered", "rules"), "the plan")
+    refuse_others(container, ("name", "length", "width", "height"), "the container")
+    refuse_others(rules, ("stability", "support", "weight_limit"), "rules")
     boxes = []
     for number, box in enumerate(entry["boxes"]):
-        _refuse_others(box, ("name", "position", "size", "weight"), f"box {number}")
+        refuse_others(box, ("name", "position", "size", "weight"), f"box {number}")
         weight = None if box.get("weight") is None else _number(box["weight"])
         place = _three(box["position"]), _three(box["size"])
         boxes.append(ForeignBox(_name(box.get("name", "box")), *place, weight))
@@ -315,9 +315,3 @@ def _three(values: Iterable[Any]) -> Size:
         raise ValueError(f"{len(numbers)} lengths where three are needed")
     x, y, z = numbers
     return x, y, z
-
-
-def _refuse_others(entry: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    others = [key for key in entry if key not in known]
-    if others:
-        raise ValueError(f"{where} has the key {others[0]!r}; known are {', '.join(known)}")
