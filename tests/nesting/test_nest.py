@@ -205,6 +205,15 @@ def test_what_is_left_has_a_reason() -> None:
     assert reasons == {"cube4": (8, "no room found"), "cube9": (1, "fits in no orientation")}
 
 
+def test_parts_without_a_place_beside_preplaced_boxes_are_left_for_this_reason() -> None:
+    parts, kept = [cube(2), cube(4)], ["6x6x3cm@0,0,0"]
+    plan = pe.nest(parts, "6x6x6cm", 1.0, cell=CELL, preplaced=kept)
+    assert plan.num_packed == 1
+    assert [(part.name, part.reason[:10]) for part in plan.left] == [("cube4", "preplaced:")]
+    full = pe.nest(parts, "6x6x6cm", 1.0, cell=CELL, preplaced=["6x6x6cm@0,0,0"])
+    assert {part.reason[:10] for part in full.left} == {"preplaced:"}
+
+
 def test_faces_and_turns_are_kept() -> None:
     rod = np.ones((2, 3, 5), bool)
     upright = Part(mesh=solid(rod, "rod"), faces=("+z",), quantity=2)
@@ -220,7 +229,7 @@ def test_finer_turns_about_z() -> None:
     diagonal = np.ones((9, 1, 1), bool)
     parts = [Part(mesh=solid(diagonal, "rod"))]
     room = (0.08, 0.08, 0.02)
-    with pytest.raises(CatalogueError, match="no part fits"):
+    with pytest.raises(CatalogueError, match=r"no part fits .* rod, is 0\.09 x 0\.01 x 0\.01 m;"):
         pe.nest(parts, room, 1.0, cell="2.5mm")
     assert pe.nest(parts, room, 1.0, cell="2.5mm", yaw=45.0).num_packed == 1
 
@@ -237,7 +246,8 @@ def test_finer_turns_about_z() -> None:
         ({"parts": [Part(sides=(1, 1, 1), unit="cm", handling={"fragile": True})]}, "fragile"),
         ({"parts": [Part(sides=(1, 1, 1), unit="cm", handling={"value": 3.0})]}, "value"),
         ({"yaw": 1.0}, "yaw"),
-        ({"wall_clearance": "3cm"}, "wall_clearance"),
+        ({"wall_clearance": "3cm"}, "wall_clearance=.* give less than 0.03 m"),
+        ({"container": "60x60x20mm", "wall_clearance": "1cm"}, "give less than 0.01 m"),
         ({"cell": "7cm"}, "cell"),
         ({"parts": Fill([cube(2)]), "lowest": True}, "lowest"),
         ({"parts": [cube(2, 6000)]}, "pieces"),

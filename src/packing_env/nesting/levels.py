@@ -83,10 +83,14 @@ class MeshPart:
         """Volume in m^3."""
         return self.mesh.volume
 
+    def sides(self, rotation: Array) -> Array:
+        """Return the sides ``[3]`` of the box around the turned solid, in metres."""
+        points = self.mesh.vertices.numpy() @ rotation.T
+        return np.asarray(points.max(0) - points.min(0))
+
     def fits(self, rotation: Array, room: Array) -> bool:
         """Return whether the solid is not longer than ``room [3]`` along any axis."""
-        points = self.mesh.vertices.numpy() @ rotation.T
-        return bool((points.max(0) - points.min(0) <= room + EXACT).all())
+        return bool((self.sides(rotation) <= room + EXACT).all())
 
     def voxels(self, cell: float, margin: float, room: Array) -> list[TurnedVoxels | None]:
         """Return the voxels of each rotation; turns of the axes share one computation."""

@@ -28,9 +28,9 @@ from packing_env.planner.reading.containers import (
 )
 from packing_env.planner.reading.lengths import read_length
 from packing_env.planner.reading.parts import Part, Parts, read_parts
-from packing_env.planner.reasons import INTERRUPTED, NO_ROOM, OFF_CELLS, TOO_LARGE
+from packing_env.planner.reasons import CAUSES, INTERRUPTED, NO_ROOM, OFF_CELLS, TOO_LARGE
 from packing_env.planner.result import Plan, left_over
-from packing_env.values import ParameterError, check_number
+from packing_env.values import UNITS, ParameterError, check_number
 
 VOXELS = 16_000_000
 """Number of voxels of a container if no cell is given."""
@@ -109,7 +109,7 @@ def nest(
         MeshPart(mesh, allowed(rotations, part.faces, part.turn).numpy())
         for part, mesh in zip(order, meshes, strict=True)
     ]
-    level = _level(sources, types[0], rules, cell)
+    level = _level(order, sources, types[0], rules, cell)
     coarse = level.coarser(COARSE)
     _warm_up()
     settings = _Settings(limit, lowest, interlocking, seed)
@@ -139,6 +139,7 @@ class _Settings:
 
 
 def _level(
+    order: Sequence[Part],
     sources: Sequence[MeshPart],
     kind: ContainerType,
     rules: Constraints,
@@ -169,7 +170,7 @@ def _level(
     # 2. Make the voxels; find out whether any part fits.
     level = Level(sources, room, side)
     if not any(level.rows[: len(sources)]):
-        raise _nothing_fits(sources, room, level)
+        raise _nothing_fits(order, sources, kind, level, size - 2 * room.walls)
     return level
 
 
@@ -187,9 +188,14 @@ def _default_cell(inner: Array) -> float:
     )
 
 
-def _nothing_fits(sources: Sequence[MeshPart], room: Room, level: Level) -> Exception:
-    """Return the error for an order of which no part has a place."""
-    free = room.size - 2 * room.walls
+def _nothing_fits(
+    order: Sequence[Part],
+    sources: Sequence[MeshPart],
+    kind: ContainerType,
+    level: Level,
+    free: Array,
+) -> Exception:
+    """Return the error for an order of which no part fits into ``free [3]``, in metres."""
     if any(part.fits(rotation, free) for part in sources for rotation in part.rotations):
         x, y, z = level.container
         return ParameterError(
@@ -197,9 +203,18 @@ def _nothing_fits(sources: Sequence[MeshPart], room: Room, level: Level) -> Exce
             f"x {z} whole voxels; give a smaller cell that divides the sides of container "
             "and parts"
         )
+    boxes = [
+        min((source.sides(turn) for turn in source.rotations), key=math.prod) for source in sources
+    ]
+    smallest = min(range(len(boxes)), key=lambda part: sorted(boxes[part], reverse=True))
+    inside, sides = (
+        " x ".join(f"{length / UNITS[kind.unit]:.6g}" for length in lengths)
+        for lengths in (free, boxes[smallest])
+    )
     return CatalogueError(
-        "no part fits into the container in any rotation; state the unit of the parts "
-        "(--unit), or give a larger container"
+        f"no part fits into the container in any rotation: inside the clearance to walls it is "
+        f"{inside} {kind.unit}, and the smallest part, {order[smallest].label}, is {sides} "
+        f"{kind.unit}; state the unit of the parts (--unit), or give a larger container"
     )
 
 
@@ -269,12 +284,23 @@ class _Nester:
     def _reason(self, part: int) -> str:
         """Return why a part is left over."""
         if self.level.rows[part]:
+            if self.rules.preplaced and not self._has_place(part):
+                return f"preplaced: {CAUSES['preplaced']}"
             late = OUT_OF_TIME if self.out_of_time else NO_ROOM
             return INTERRUPTED if self.interrupted else late
         free = np.array([float(side) for side in self.kind.size]) - 2 * self.rules.walls
         source = self.sources[part]
         fits = any(source.fits(rotation, free) for rotation in source.rotations)
         return OFF_CELLS if fits else TOO_LARGE
+
+    def _has_place(self, part: int) -> bool:
+        """Return whether an empty container has a place for a part."""
+        if self.left[part] < self.order[part].quantity:
+            return True
+        alone = [int(each == part) for each in range(len(self.order))]
+        search = NestSearch(self.level, [source.volume for source in self.sources], alone)
+        search.fill(time.perf_counter(), 1)
+        return bool(search.pieces)
 
     def _open(self) -> list[bool]:
         rows = self.level.rows

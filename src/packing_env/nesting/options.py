@@ -38,7 +38,8 @@ def read_rules(kind: ContainerType, constraints: dict[str, Any]) -> Constraints:
     rules.check_container((x, y, height))
     if min(x, y, height) <= 2 * rules.walls:
         raise ParameterError(
-            f"wall_clearance={rules.walls:g} m on both sides leaves nothing of the container"
+            f"wall_clearance={rules.walls:g} m on both sides leaves no room in the container; give "
+            f"less than {min(x, y, height) / 2:g} m, or a larger container"
         )
     return rules
 
