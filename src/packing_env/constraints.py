@@ -242,7 +242,8 @@ class Constraints:
             if gap >= side / 2:
                 raise ParameterError(
                     f"constraints.{name}={gap} m leaves no room in a container of "
-                    f"{container[0]:g} x {container[1]:g} m; lengths are metres"
+                    f"{container[0]:g} x {container[1]:g} m; give less than {side / 2:g} m, or a "
+                    "larger container"
                 )
         for box in self.preplaced:
             high = [low + side for low, side in zip(box[:3], box[3:], strict=True)]

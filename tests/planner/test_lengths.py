@@ -119,7 +119,7 @@ def test_containers_are_exact(container: Any, sides: tuple[str, ...], unit: str)
         ("240x180x150", "needs a unit"),
         ("240x180x150furlong", "as in 240x180x150mm"),
         ("300mm x 200 x 100", "one unit at the end, or one after each"),
-        ("1,200x800x600mm", "may be 1.200 or 1200"),
+        ("1,225x1x1m", "='1,225x1x1m': '1,225' may be 1.225 or 1225: .* as 1225, or .* as 1.225"),
         ("300x200x100mmm", "did you mean mm"),
         ("0x2x1m", "more than 0"),
         ((1, 2), "three lengths"),

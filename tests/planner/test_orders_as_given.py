@@ -537,7 +537,7 @@ def test_workbooks(tmp_path: Path) -> None:
 
 REFUSED = {
     "--clearance 5": "clearance='5' needs a unit",
-    "--clearance 600mm": "leaves no room in a container",
+    "--clearance 600mm": "leaves no room in a container of 1 x 1 m; give less than 0.5 m",
     "--weight-limit 3ton": "'ton' may be 1000 kg, 2000 lb or 2240 lb",
     "--weight-limit 400kg": "weight_limit: no weight of a; add the column weight",
     "--weight-limit 0": "weight_limit: no weight of a; add the column weight",

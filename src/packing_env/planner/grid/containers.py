@@ -99,7 +99,8 @@ def lay_grid(
     length, width = (math.floor(side / cell + CELL_MARGIN) * cell for side in size[:2])
     if not length or not width:
         raise ParameterError(
-            f"cell={1e3 * cell:g} mm is larger than the container, {_millimetres(size)}"
+            f"cell={1e3 * cell:g} mm is larger than the container, {_millimetres(size)}; give a "
+            "smaller cell"
         )
     floor = (length, width, size[2])
     if _is_covered(size, floor, cell):

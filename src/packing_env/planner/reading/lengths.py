@@ -99,7 +99,7 @@ def _check_groups(value: str, text: str, decimal_comma: bool) -> None:
         as_thousands = digits.replace(mark, "")
         raise ValueError(
             f"{value!r} may be {as_decimal} or {as_thousands}: write thousands without a "
-            f"separator, or decimals as {float(as_decimal):g}"
+            f"separator, as {as_thousands}, or decimals as {float(as_decimal):g}"
         )
     raise ValueError(f"{value!r} has separators of thousands; write it without them")
 
@@ -201,7 +201,7 @@ def exact_lengths(name: str, text: str, count: int, example: str) -> tuple[list[
     try:
         numbers = [exact(piece[1]) for piece in matches]
     except ValueError as error:
-        raise ParameterError(f"{wrong}: {error}") from None
+        raise ParameterError(f"{name}={text!r}: {error}") from None
     units = [read_unit(name, word or words[-1]) for word in words]
     pairs = zip(numbers, units, strict=True)
     return [number * metres(unit) for number, unit in pairs], units[-1]
