@@ -7,6 +7,12 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+RUN_FILES = (
+    "run.json", "run.lock", "config.yaml", "metrics.csv", "checkpoints", "results.json",
+    "physics.json", "physics.html",
+)  # fmt: skip
+"""Names in a run's folder that commands write themselves."""
+
 
 class ConfigError(ValueError):
     """The configuration is wrong; the message names the key and a valid value."""

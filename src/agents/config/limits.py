@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.config.folders import as_config_errors
+from agents.config.folders import RUN_FILES, ConfigError, as_config_errors
 from agents.nested import walk
 from packing_env.files import reason
 from packing_env.values import Count, Option, ParameterError, Seed, Whole, declared, read
@@ -41,7 +41,13 @@ def check_output(
     place = Path(_place(value, name, ending))
     if ending and place.suffix.lower() != ending:
         raise ParameterError(f"{name}={value} must be the name of a file that ends in {ending}")
-    if in_run and not place.is_absolute() and ".." not in place.parts:
+    below = in_run and not place.is_absolute() and ".." not in place.parts
+    for path in [place] if below else _in_runs(place.absolute()):
+        if path.parts and path.parts[0].lower() in RUN_FILES and not folder:
+            raise ParameterError(
+                f"{name}={value} would overwrite {path.parts[0]} of a run; name another file"
+            )
+    if below:
         return str(value)
     try:
         if place.exists() and place.is_dir() != folder:
@@ -55,6 +61,12 @@ def check_output(
     if not usable or not os.access(nearest, os.W_OK):
         raise ParameterError(f"{name}={value} cannot be written: you cannot write to {nearest}")
     return str(value)
+
+
+def _in_runs(place: Path) -> list[Path]:
+    """Return the path of a file relative to each run in whose folder it is."""
+    runs = [folder for folder in place.parents if os.path.isfile(folder / RUN_FILES[0])]
+    return [place.relative_to(folder) for folder in runs]
 
 
 def _path(**options: Any) -> Any:
@@ -89,6 +101,9 @@ def check_command(config: DictConfig) -> None:
     if not isinstance(config.get("checkpoint"), (DictConfig, type(None))):
         with as_config_errors():
             _place(config.checkpoint, "checkpoint")
+    curve, picture = (OmegaConf.select(config, key) for key in ("curve", "evaluation.picture"))
+    if curve and picture and Path(curve) == Path(picture):
+        raise ConfigError(f"evaluation.picture={picture} is also the curve; name another file")
 
 
 def check_limits(config: DictConfig, key: str, value: Any, hint: Any) -> None:
