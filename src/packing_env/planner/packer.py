@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -305,26 +305,27 @@ class _Packer:
     def _fill(self, limit: int, seconds: float) -> None:
         searches, start = self._searches(), time.perf_counter()
         while searches and any(self._waiting()) and len(self.packed) < limit:
-            spare = start + seconds - time.perf_counter()
+            share = _TRIAL * (start + seconds - time.perf_counter()) / limit / len(searches)
             for search in searches if len(searches) > 1 else ():
-                self._improve(search, time.perf_counter() + _TRIAL * spare / limit / len(searches))
+                self._improve(search.improve, time.perf_counter() + share)
             search = _choice(searches, sum(self._waiting()))
             if not search.best.packed:
                 break
             more = self._containers_to_come(search, limit - len(self.packed))
             now = time.perf_counter()
             if not self._trial or len(search.best.packed) < sum(self._waiting()):
-                self._improve(search, now + (start + seconds - now) / more)
+                self._improve(search.improve, now + (start + seconds - now) / more)
             self._taken = time.perf_counter() - start  # the full steps may be compiled now
+            self._improve(search.complete, time.perf_counter() + max(_LEAST_SECONDS, seconds))
             with finished_first():
-                self._take(search, seconds)
+                self._take(search)
             searches = self._searches()
 
-    def _improve(self, search: OrderSearch, deadline: float) -> None:
-        """Improve a search until a deadline, unless the user has ended the search."""
+    def _improve(self, improve: Callable[[float], None], deadline: float) -> None:
+        """Improve a packing until a deadline, unless the user has ended the search."""
         try:
             if not self._stopped:
-                search.improve(deadline)
+                improve(deadline)
         except KeyboardInterrupt:  # the best packing so far is the result
             self._stopped = True
 
@@ -349,8 +350,7 @@ class _Packer:
         rest = sum(n * v for n, v in zip(self._waiting(), volume.tolist(), strict=True))
         return max(1, min(limit, math.ceil(rest / packed)))
 
-    def _take(self, search: OrderSearch, seconds: float) -> None:
-        search.complete(time.perf_counter() + max(_LEAST_SECONDS, seconds))
+    def _take(self, search: OrderSearch) -> None:
         self.tried += search.tried
         self.filled.append((search.poses, search.best.states[-1]))
         state = {key: value[0] for key, value in search.state().items()}
