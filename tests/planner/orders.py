@@ -1,5 +1,6 @@
 """Parts that tests of orders share: both ways to pack boxes, boxes, and checked plans."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,21 @@ def box(name: str, *sides: Any, quantity: int = 1, **options: Any) -> Part:
     """Return boxes with sides in millimetres, and with poses and handling as given."""
     poses = {key: options.pop(key) for key in ("faces", "turn") if key in options}
     return Part(sides=sides, unit="mm", name=name, quantity=quantity, handling=options, **poses)
+
+
+def patiently(reached: Callable[[Plan], bool], run: Callable[[float], Plan]) -> Plan:
+    """Return the plan of ``run(1.0)``, or one with more time until a goal is reached.
+
+    How far a search comes in its seconds depends on what else the machine does.
+
+    Args:
+        reached: Whether a plan reaches the goal.
+        run: Makes a plan in so many times the usual seconds.
+    """
+    plan = run(1.0)
+    for times in (4.0, 16.0):
+        plan = plan if reached(plan) else run(times)
+    return plan
 
 
 def checked(plan: Plan, folder: Path) -> Plan:

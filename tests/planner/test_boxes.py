@@ -106,7 +106,7 @@ def test_utilization_is_of_the_container_that_was_given(tmp_path: Path) -> None:
 def test_pieces_of_a_cut_container_are_put_together(tmp_path: Path) -> None:
     pieces = [(400, 300, 200), (400, 300, 100), (200, 300, 300), (600, 100, 300)]
     parts = [box(f"piece {n}", *piece) for n, piece in enumerate(pieces)]
-    plan = pack(parts, "600x400x300mm", tmp_path)
+    plan = pack(parts, "600x400x300mm", tmp_path, seconds=10)  # ends when all are packed
     assert (plan.num_left, plan.utilization) == (0, pytest.approx(1.0))
     assert plan.bound == pytest.approx(0.6 * 0.4 * 0.3)
 

@@ -8,8 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.planner.orders import box, checked
+from tests.planner.orders import box, checked, patiently
 
 import packing_env as pe
 from packing_env import planner
@@ -237,9 +238,13 @@ def test_as_few_containers_as_there_can_be(seed: int, tmp_path: Path) -> None:
     limit = draw.randint(10, 16)
     parts = [some(f"{weight} kg {n}", 1, weight=weight) for n, weight in enumerate(weights)]
     size = ContainerType("20x20x10cm", weight_limit=limit)
-    plan = checked(pe.pack(parts, size, 1.5, containers=9), tmp_path)
-    assert plan.num_left == 0
-    assert len(plan.containers) == fewest(weights, 4, limit) >= (plan.least or 0)
+    number = fewest(weights, 4, limit)
+    plan = patiently(
+        lambda plan: len(plan.containers) == number,
+        lambda times: pe.pack(parts, size, 1.5 * times, containers=9),
+    )
+    assert checked(plan, tmp_path).num_left == 0
+    assert len(plan.containers) == number >= (plan.least or 0)
 
 
 def weights_of(plan: Plan) -> list[float]:
@@ -390,8 +395,12 @@ WHOLE = "together: no container was found with room for all of its set"
 def test_sets_are_whole_or_left_over(
     parts: list[Part], limit: int, packed: list[dict[str, int]], left: str, tmp_path: Path
 ) -> None:
-    plan = checked(pe.pack(parts, "20x20x20cm", 1, containers=limit), tmp_path)
-    assert sorted(kinds(plan), key=repr) == sorted(packed, key=repr)
+    packed = sorted(packed, key=repr)
+    plan = patiently(
+        lambda plan: sorted(kinds(plan), key=repr) == packed,
+        lambda times: pe.pack(parts, "20x20x20cm", times, containers=limit),
+    )
+    assert sorted(kinds(checked(plan, tmp_path)), key=repr) == packed
     assert left_over(plan) == ({left: WHOLE} if left else {})
 
 
@@ -534,10 +543,12 @@ def test_boxes_worth_nothing_are_packed_beside_others() -> None:
 
 def test_containers_are_balanced_where_boxes_are_left_over(tmp_path: Path) -> None:
     parts = [mm(400, 400, 500, 6, "heavy", weight=20), mm(400, 400, 500, 20, "light", weight=1)]
-    plan = pe.pack(parts, FLOOR, seconds=2, containers=2, choose="balanced")
-    weights = weights_of(checked(plan, tmp_path))
+    plan = patiently(
+        lambda plan: plan.num_left == 2 and float(np.ptp(weights_of(plan))) <= 20,
+        lambda times: pe.pack(parts, FLOOR, 2 * times, containers=2, choose="balanced"),
+    )
     assert plan.num_left == 2
-    assert max(weights) - min(weights) <= 20
+    assert np.ptp(weights_of(checked(plan, tmp_path))) <= 20
 
 
 def test_a_box_without_a_place_does_not_choose_the_containers() -> None:
@@ -552,11 +563,13 @@ def test_a_box_without_a_place_does_not_choose_the_containers() -> None:
 
 def test_more_containers_allowed_are_never_dearer() -> None:
     sizes = [f"{side}x400x400mm,cost={cost}" for side, cost in ((400, 1), (800, 3), (1200, 7))]
-    costs = [
-        pe.pack([mm(400, 400, 400, 12)], sizes, seconds=1, containers=n, choose="cheapest").cost
-        for n in (12, 400)
-    ]
-    assert costs == [12, 12]
+    order = [mm(400, 400, 400, 12)]
+    for limit in (12, 400):
+        plan = patiently(
+            lambda plan: plan.cost == 12,
+            lambda times, n=limit: pe.pack(order, sizes, times, containers=n, choose="cheapest"),
+        )
+        assert plan.cost == 12
 
 
 def test_many_containers_are_drawn_smaller(tmp_path: Path) -> None:

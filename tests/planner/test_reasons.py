@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trimesh
-from tests.planner.orders import BOTH, GRID, box, on
+from tests.planner.orders import BOTH, GRID, box, on, patiently
 
 import packing_env as pe
 from packing_env.constraints import Constraints
@@ -173,7 +173,10 @@ def test_room_that_a_clearance_takes_is_found_by_loading_again() -> None:
 def test_on_a_grid_other_parts_keep_their_places_while_a_constraint_is_lifted() -> None:
     """Packed again, the peg would come first, and the plate would have no place."""
     order = [box("peg", *PEG), box("plate", *PLATE, fragile=True)]
-    plan = pe.pack(order, "100x100x90mm", 1.0, **on(GRID))
+    plan = patiently(
+        lambda plan: [part.name for part in plan.left] == ["peg"],
+        lambda times: pe.pack(order, "100x100x90mm", times, **on(GRID)),
+    )
     assert [(part.name, part.reason.split(":")[0]) for part in plan.left] == [("peg", "fragile")]
 
 
