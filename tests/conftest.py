@@ -1,5 +1,6 @@
 """Fixtures that several test folders share."""
 
+import gc
 import logging
 import os
 import signal
@@ -48,6 +49,17 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of :data:`LONGEST` before the others."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def pytest_collection_finish() -> None:
+    """Let Python's garbage collector skip what is imported: a tenth less work for most tests."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let what was skipped be freed at the end: some libraries report what is left."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

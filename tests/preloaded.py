@@ -1,15 +1,16 @@
 """A stand-in for ``python`` whose processes are forked from one that has imported torch.
 
-To import torch, TorchRL and numba takes four seconds of a core, longer than most commands that
-tests run. ``start`` imports them once, in a process of its own, and writes a program into a folder.
-That program takes the arguments of ``python`` (``-c``, ``-m`` or a file). Its environment, folder
-and output are those of its caller, as is its exit code. Every call is a new process, so what a
-command imports, registers or sets is gone when it ends.
+To import torch, TorchRL, numba and the commands takes five seconds of a core, longer than most
+commands that tests run. ``start`` imports them once, in a process of its own, and writes a program
+into a folder. That program takes the arguments of ``python`` (``-c``, ``-m`` or a file). Its
+environment, folder and output are those of its caller, as is its exit code. Every call is a new
+process, so what a command imports, registers or sets is gone when it ends.
 
 Tests of imports, of start times and of signals start ``sys.executable`` instead.
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -26,9 +27,10 @@ from typing import Any
 
 IMPORTED = (
     "torch", "torchrl.collectors", "torchrl.envs", "torchrl.data", "torchrl.objectives", "hydra",
-    "numba", "rich.table", "pytest", "agents.cli.main", "agents.config.compose",
+    "numba", "rich.table", "pytest", "agents.cli.main", "agents.cli.train", "agents.cli.eval",
+    "agents.training.workers",
 )  # fmt: skip
-"""Slow imports. Neither the commands nor the kernels, which read the environment."""
+"""Slow imports. Not the compiled kernels, which read the environment."""
 CALL = """#!{python} -ISs
 import array, json, os, socket, sys
 server = socket.socket(socket.AF_UNIX)
@@ -71,6 +73,8 @@ def serve(address: str) -> None:
     """Import, then fork a keeper for each call, until the other end of stdin is closed."""
     for name in IMPORTED:
         importlib.import_module(name)
+    importlib.import_module("numba").njit(lambda: 0)()  # numba registers what it can compile
+    gc.freeze()  # a child copies no memory page of what is already there
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()
