@@ -160,5 +160,5 @@ def join_below_an_overhang() -> None:
 
 if __name__ == "__main__":
     join_below_an_overhang()
-    boxes = random_boxes(40)
+    boxes = random_boxes(32)
     print(json.dumps({name: complete(rules, boxes) for name, rules in RULES.items()}))

@@ -120,7 +120,7 @@ def test_every_task_equals_the_rules_one_by_one(ground: str, options: dict[str, 
 @pytest.mark.parametrize("rule", ["none", "center_hull"])
 def test_equals_the_rules_in_wide_containers(rule: str) -> None:
     """Windows of several vectors, and columns further from an edge than a byte tells."""
-    items = {"grid": (70, 270), "height": 200, "sides": (30, 70), "num_items": 4}
+    items = {"grid": (74, 270), "height": 200, "sides": (60, 70), "num_items": 4}
     Engines(on_cells, num_envs=1, items=items, stability=rule).play(2)
 
 

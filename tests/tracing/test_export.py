@@ -62,7 +62,7 @@ def given_to(policy: Any, root: TensorDictBase) -> dict[str, torch.Tensor]:
     ("case", "settings", "least"),
     [
         ("dqn", ["network.precision=bf16"], 57),
-        ("ppo multi_head", ["network.precision=fp32"], 60),
+        pytest.param("ppo multi_head", ["network.precision=fp32"], 60, marks=pytest.mark.slow),
         pytest.param("afterstate", [*SHAPES, *COARSE], 60, marks=pytest.mark.slow),
     ],
 )
