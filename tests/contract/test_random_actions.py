@@ -97,20 +97,14 @@ def test_in_every_mode(action_mode: str) -> None:
 def test_over_several_environments() -> None:
     """The mask transform is outermost, where the actions of all environments are drawn."""
     makers = [partial(tiny_env, 3, shell={"row_offset": 3 * i}) for i in range(2)]
-    env = TransformedEnv(ParallelEnv(2, makers, mp_start_method="spawn"), ActionMask())
+    workers = ParallelEnv(2, makers, mp_start_method="spawn")
+    env = TransformedEnv(workers, ActionMask())
     try:
-        check_legal(env.rollout(40, break_when_any_done=False))
-        check_legal(collected(env, 240))
+        check_env_specs(workers)
+        check_legal(env.rollout(20, break_when_any_done=False))
+        check_legal(collected(env, 120))
     finally:
         env.close(raise_if_closed=False)  # the collector's shutdown did
-
-
-def test_specs_in_a_worker_process() -> None:
-    env = ParallelEnv(1, partial(tiny_env, 2), mp_start_method="spawn")
-    try:
-        check_env_specs(env)
-    finally:
-        env.close()
 
 
 def test_masks_that_transforms_see_at_a_partial_reset_are_those_of_every_row() -> None:

@@ -8,7 +8,7 @@ from torch import nn
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.training.rollout import DeviceCollector, TorchRLCollector
 from agents.training.workers import WorkerCollector, device_collector
-from packing_env import PackingEnv
+from packing_env import PackingEnv, make_env
 from packing_env.types import ParameterError
 
 
@@ -57,9 +57,12 @@ def test_torchrls_collector_plays_what_ours_plays(mode, num_envs):
 
 
 def test_two_processes_play_what_one_plays_and_resume_each_other() -> None:
-    """Rows [E, A] are divided, episodes end."""
-    one = device_collector(task((2, 2)), policy())
-    many = device_collector(task((2, 2)), policy(), num_workers=2)
+    """Rows [E, A] are divided, episodes end, and instances are drawn anew."""
+    small = {"num_items": 5, "pool_size": 16}
+    one, many = (
+        device_collector(make_env("cuboid_online", (2, 2), **small), policy(), num_workers=number)
+        for number in (1, 2)
+    )
     assert isinstance(one, DeviceCollector)
     assert isinstance(many, WorkerCollector)
     assert many.state_dict() == {}
@@ -73,6 +76,10 @@ def test_two_processes_play_what_one_plays_and_resume_each_other() -> None:
     one.load_state_dict(several)
     many.load_state_dict(single)
     for step, other in zip(*(stepped(each, 12, 3) for each in (one, many)), strict=True):
+        assert not differing(step, other)
+    for collector in (one, many):
+        collector.redraw(4)
+    for step, other in zip(*(stepped(each, 13, 7) for each in (one, many)), strict=True):
         assert not differing(step, other)
     many.close()
 

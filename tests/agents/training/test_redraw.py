@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.agents.training.test_collectors import policy
 from tests.agents.training.test_resume import trainer_of
 from tests.counting import host_reads as reads
 
@@ -87,20 +86,6 @@ def test_training_goes_on_bit_for_bit_with_pools_drawn_anew() -> None:
     usual.run(NullLogger(Path()))
     assert torch.equal(usual.collector.env.instances.item_id, first_pool)
     assert not torch.equal(one.instances.item_id, first_pool)
-
-
-def test_several_processes_draw_the_same() -> None:
-    played = []
-    for workers in (1, 2):
-        collector = device_collector(env_of(), policy(), num_workers=workers)
-        torch.manual_seed(1)
-        collector.step()
-        collector.redraw(4)
-        played.append([collector.step() for _ in range(12)])
-        collector.close()
-    assert any(bool(step["next", "done"].any()) for step in played[0])
-    for one, other in zip(*played, strict=True):
-        assert torch.equal(one["observation", "item_id"], other["observation", "item_id"])
 
 
 def test_a_generator_with_one_pool_is_refused_at_the_start() -> None:
