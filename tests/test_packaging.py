@@ -123,3 +123,5 @@ def test_command_runs_from_the_wheel_in_any_folder(
     environment = {**os.environ, "PYTHONPATH": str(site)}
     done = run_program(program, *arguments, cwd=elsewhere, env=environment)
     assert str(site) in done.stderr
+    assert "task: irregular" in done.stdout or arguments == ["--help"]
+    assert not list(elsewhere.iterdir())

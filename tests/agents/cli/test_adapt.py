@@ -18,21 +18,34 @@ TRAIN = [
     "train", "env=cuboid_online", "agent=afterstate", "env.num_envs=16", "env.num_items=40",
     "env.container=[5.0,5.0,5.0]", "generator.high=3", "agent.lr=1e-2", "agent.lr_end=1e-2",
     "env.observation=[heightmap,item_id,drop_height]", "network.width=16", "network.hidden=8",
-    "trainer.frames=256", "curve=null", "run_dir=run",
+    "trainer.frames=256", "curve=null",
 ]  # fmt: skip
 """A run whose training is too short to learn anything."""
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    assert cli.main([*TRAIN, f"run_dir={folder}"]) == 0
+    return folder
+
+
 @pytest.fixture
-def bad_run() -> Path:
+def run(trained: Path, elsewhere: Path) -> Path:
+    """A copy of the run for one test, in its working folder."""
+    shutil.copytree(trained, elsewhere / "run")
+    return Path("run")
+
+
+@pytest.fixture
+def bad_run(run: Path) -> Path:
     """A run whose values are random numbers, which pack badly."""
-    assert cli.main(TRAIN) == 0
-    saved = checkpoint.load("run")
+    saved = checkpoint.load(run)
     torch.manual_seed(0)
     weight = saved.state["agent"]["policy"]["value.last.weight"]
     weight.copy_(5.0 * torch.randn_like(weight))
     checkpoint.write(saved.path, saved.state, saved.meta)
-    return Path("run")
+    return run
 
 
 def history(count: int = 80, low: int = 1) -> Path:
@@ -80,18 +93,18 @@ def test_a_history_that_teaches_nothing_keeps_the_old_weights(bad_run: Path, cap
     assert "checkpoint=run" in capsys.readouterr().out
 
 
-def test_boxes_of_other_footprints_can_be_learned_from(capsys) -> None:
+def test_boxes_of_other_footprints_can_be_learned_from(run: Path) -> None:
     """The run has six footprints; sides of 2 and 3 have three, and sides of 2 to 5 have ten."""
-    assert cli.main(TRAIN) == 0
     draw = random.Random(0)
     for sides in ((2, 3), (2, 3, 4, 5)):
         orders = [[[draw.choice(sides) for _ in range(3)] for _ in range(40)] for _ in range(80)]
-        results = adapted(Path("run"), written(orders), frames=256)
+        results = adapted(run, written(orders), frames=256)
         assert results["policies"]["old"]["summary"]["utilization"]["mean"] > 0.3
         shutil.rmtree("adapted")
 
 
-def test_bad_input_is_refused_before_training(bad_run: Path, capsys) -> None:
+@pytest.mark.usefixtures("run")
+def test_bad_input_is_refused_before_training(capsys) -> None:
     def said(run: str, orders: Path) -> str:
         return refused(capsys, "adapt", run, "--history", str(orders), "--out", "adapted")
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from agents.config.compose import compose
 from agents.config.folders import ConfigError
 from agents.networks import CandidateScores
 from agents.training import checkpoint
+from agents.training.trainer import Trainer
 from packing_env import PackingEnv, extras
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -160,12 +160,6 @@ def test_a_folder_of_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unit" in refused(capsys, "train", *wrong)
 
 
-def test_the_configuration_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["train", "--cfg", "job", "experiment=demo"]) == 0
-    assert "task: irregular" in capsys.readouterr().out
-    assert not Path("runs").exists()
-
-
 def test_a_folder_of_ones_own_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine/trainer").mkdir(parents=True)
     Path("mine/agent").mkdir()
@@ -271,14 +265,10 @@ def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
         assert "no checkpoint there" in refused(capsys, *chosen)
 
 
-def interrupted(
-    arguments: list[str], ready: Callable[[], bool], number: int, *, group: bool = False
-) -> tuple[int, str]:
-    """Return the exit code and the output of a command that gets a signal once it is ready.
-
-    With ``group``, its workers also get the signal, and the command gets it twice: some launchers
-    do that.
-    """
+def test_so_is_one_of_several_processes_that_are_all_stopped() -> None:
+    """The workers also get the signal, and the command gets it twice: some launchers do that."""
+    arguments = [*TRAIN, "trainer.frames=1e9", "run_dir=run", "trainer.log_every=16"]
+    arguments += ["env.num_envs=4", "collector.num_workers=2"]
     child = subprocess.Popen(
         [sys.executable, "-m", "agents.cli", *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -289,38 +279,39 @@ def interrupted(
     )
     try:
         deadline = time.monotonic() + 300
-        while not ready() and child.poll() is None and time.monotonic() < deadline:
+        while not Path("run/metrics.csv").exists() and child.poll() is None:
+            assert time.monotonic() < deadline
             time.sleep(0.02)
-        child.send_signal(number)
-        if group:
-            os.killpg(child.pid, number)
+        child.send_signal(signal.SIGTERM)
+        os.killpg(child.pid, signal.SIGTERM)
         said, _ = child.communicate(timeout=60)
     finally:
         child.kill()
         child.wait()
-    return child.returncode, said
-
-
-def test_a_run_that_is_stopped_is_saved() -> None:
-    arguments = [*TRAIN, "trainer.frames=1e9", "run_dir=run", "trainer.log_every=16"]
-    code, said = interrupted(arguments, Path("run/metrics.csv").exists, signal.SIGTERM)
-    assert code == 0
-    assert "everything so far is saved" in said
-    results = json.loads(Path("run/results.json").read_text())
-    assert results["interrupted"]
-    assert results["training"]["frames"] > 0
-    arguments = ["eval", "checkpoint=run", "evaluation.instances=2", "evaluation.heuristics=[]"]
-    assert cli.main(arguments) == 0
-
-
-def test_so_is_one_of_several_processes_that_are_all_stopped() -> None:
-    arguments = [*TRAIN, "trainer.frames=1e9", "run_dir=run", "trainer.log_every=16"]
-    arguments += ["env.num_envs=4", "collector.num_workers=2"]
-    ready = Path("run/metrics.csv").exists
-    code, said = interrupted(arguments, ready, signal.SIGTERM, group=True)
-    assert code == 0, said
+    assert child.returncode == 0, said
     assert "everything so far is saved" in said
     assert checkpoint.load("run").state["counters"]["frames"] > 0
+
+
+def test_a_run_that_is_stopped_is_saved(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = Trainer.step
+
+    def stopped(trainer: Trainer) -> None:
+        step(trainer)
+        if trainer.frames == 48:
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # would end the tests
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(Trainer, "step", stopped)
+    assert cli.main([*TRAIN, "trainer.frames=1e9", "run_dir=run"]) == 0
+    assert "everything so far is saved" in " ".join(capsys.readouterr().out.split())
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["interrupted"]
+    assert results["training"]["frames"] == 48
+    arguments = ["eval", "checkpoint=run", "evaluation.instances=2", "evaluation.heuristics=[]"]
+    assert cli.main(arguments) == 0
 
 
 def test_ctrl_c_between_what_can_be_saved_ends_a_sweep(
