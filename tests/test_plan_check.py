@@ -27,6 +27,8 @@ from packing_env.render.solids import placed_solid
 
 Edit = Callable[[dict[str, Any], dict[str, Any]], object]
 UNIT = 0.01
+BRACKETS = {"source": "shapes", "families": ["brackets"]}
+"""A few shapes, for tasks with so many orientations that all shapes would take half a minute."""
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +110,7 @@ def test_a_mesh_far_above_the_plan_is_not_meant(
 @pytest.mark.parametrize(
     "options",
     [
-        {"orientations": "pi/4", "scales": (0.8, 1.2)},
+        {"orientations": "pi/4", "scales": (0.8, 1.2), "items": BRACKETS},
         {"stability": "none", "contact_tol": 0.0},
         {"stability": "area_corners"},
         {"stability": "area_corners_code"},
