@@ -63,8 +63,8 @@ def choices(env: PackingEnv, search: SearchPolicy, steps: int) -> Tensor:
 
 CUT = {
     "generator": {"name": "guillotine", "low": 1, "high": 3},
-    "container": (6.0, 6.0, 6.0),
-    "num_items": 216,
+    "container": (4.0, 4.0, 4.0),
+    "num_items": 64,
 }
 SIGNS = {
     **CUT,
