@@ -96,6 +96,12 @@ def test_rows_of_boxes_too_narrow_for_the_edge_lie_on_the_middle() -> None:
     assert len(load_boxes((16, 20, 32), [alike], seconds=60, width=8, rules=rules)) == 5
 
 
+def test_boxes_at_a_corner_share_the_overhang_of_both_edges(tmp_path: Path) -> None:
+    """Centred, 4 x 2 cartons reach 20 and 10 mm over: 290/310 of 400/410 is more than 0.9."""
+    carton = box("carton", 410, 310, 250, quantity=32, faces=("+z",))
+    assert packed(carton, PALLET, tmp_path, support=0.9).num_packed == 32
+
+
 def test_overhang_may_differ_along_x_and_y(tmp_path: Path) -> None:
     part = Part(sides=(1240, 800, 100), unit="mm", quantity=2, faces=("+z",))
     for overhang, number in (("20x0mm", 2), ("0x20mm", 0)):

@@ -166,7 +166,8 @@ def _spans(problem: Problem, sides: np.ndarray, axis: int) -> list[tuple[int, in
     the deck, as in a centred row of equal boxes that is a little longer than the deck.
     """
     length, low, high = problem.container[axis], problem.floor[axis], problem.floor[2 + axis]
-    share = max(problem.rules.support, 0.5)
+    # A box at a corner reaches over two edges, so each of them may take up the margin of support.
+    share = 1.0 if problem.rules.support else 0.5
     rows = {
         ((high - low) // side + 1) * side
         for side in np.unique(sides[:, axis]).tolist()
