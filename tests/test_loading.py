@@ -310,6 +310,14 @@ def test_long_stages_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert sum(record.name == "packing_env.plan.loading" for record in caplog.records) == 2
 
 
+def test_boxes_that_carry_others_lie_flat_in_the_first_load() -> None:
+    """Two columns of eight boxes touch as much as two layers, but have no room on top."""
+    sides = [(60, 40, 30), (40, 60, 30)]
+    types = [BoxType(sides, 8), BoxType(sides, 4, stackable=False)]
+    load = load_boxes((120, 80, 120), types, seconds=1e-6, rules=LoadRules(no_stacking=True))
+    assert len(load) == 12
+
+
 def test_whole_support_bridges_level_tops() -> None:
     types = [BoxType([sides], 1) for sides in ((2, 4, 3), (4, 4, 3), (6, 4, 2))]
     load = load_boxes((6, 4, 5), types, seconds=60, rules=LoadRules(support=1.0))

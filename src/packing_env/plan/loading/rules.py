@@ -129,6 +129,15 @@ def _order(problem: Problem) -> np.ndarray:
     return np.array(rows, np.int64).reshape(len(rows), len(problem.kinds))
 
 
+def flat_first(rules: Rules) -> bool:
+    """Return whether the lowest of equally good blocks comes first.
+
+    A low block leaves room for boxes that may only be on top. With stops, the upright block is
+    better: it leaves more of the floor to the stops that are unloaded earlier.
+    """
+    return bool(rules.no_stacking or rules.fragile_top or rules.loads) and not rules.ordered
+
+
 def in_stages(rules: Rules) -> Iterator[Rules]:
     """Yield rules under which the search fills the container in stages.
 

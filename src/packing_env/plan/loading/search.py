@@ -23,6 +23,7 @@ from packing_env.plan.loading.problem import MOST_BLOCKS, BoxType, LoadRules, Pr
 from packing_env.plan.loading.rules import (
     compiled_rules,
     entries,
+    flat_first,
     in_order,
     in_stages,
     initial_spaces,
@@ -202,7 +203,8 @@ class Search:
 
     def _set_order(self) -> None:
         """Order the blocks by descending worth."""
-        order = np.argsort(-self._loading.blocks.worth, kind="stable").astype(np.int32)
+        blocks, flat = self._loading.blocks, flat_first(self._loading.rules)
+        order = np.lexsort((blocks.sides[:, 2] * flat, -blocks.worth)).astype(np.int32)
         self._loading = self._loading._replace(room=self._loading.room._replace(order=order))
 
     def _problem_tables(self) -> Loading:
