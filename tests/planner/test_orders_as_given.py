@@ -239,7 +239,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,sides\na,1x2\n", "line 2: sides='1 x 2' must be three sides"),
         ("Packing list\nname,colour\n", "line 1: 'Packing list' is not supported"),
         ("dx,dy,dz,CBM,To\n1,2,3,1,X\n", "'CBM', 'To' are not supported; .*--column CBM=;"),
-        ("Carton No.,dx,dy,dz\n1-10,1,2,3\n", "'1-10' in 'Carton No.' may be several boxes"),
+        ("Carton No.,Qty,dx,dy,dz\n1-10,12,1,2,3\n", "Carton No.='1-10' may be several boxes"),
+        ("Pallet ID,Packages,L,W,H\nP1,24,1,2,3\n", "'Packages' is not supported"),
+        ("dx,dy,dz,Fragile (no)\n1,2,3,1\n", "'no' is not supported"),
+        ("dx,dy,dz,weight,weight unit\n1,2,3,4,lb\n1,2,3,4,\n", "line 3: no weight unit"),
         (
             "dx,dy,dz,weight (lb),weight unit\n1,2,3,4,kg\n",
             "line 2: weight unit='kg': .* states lb",
@@ -315,12 +318,30 @@ def test_the_user_says_what_columns_mean(write: Write) -> None:
     assert part.handling == {"weight": 4.5359237}
     document = write('[{"l": 3, "w": 2, "h": 1, "colour": "red"}]', "order.json")
     assert read_parts(document, columns={"colour": "name"})[0].name == "red"
-    with pytest.raises(OrderError, match="no order has a column 'colour'"):
-        read_parts(write(text), columns=columns | {"colour": ""})
-    with pytest.raises(
-        OrderError, match=r"column 'cbm': 'wieght' is not one of .*did you mean weight"
-    ):
-        read_parts(write(text), columns={"cbm": "wieght"})
+    numbers = write("nombre,L,W,H,Stack up to,Qty #,Pos\n5,3,2,1,50,4,1-1\nTotal,,,,,,\n")
+    meanings = {"nombre": "", "Stack up to": "max_load"}
+    assert read_parts(numbers, columns=meanings)[0].handling == {"max_load": 50}
+    assert rows(numbers, columns=meanings | {"Qty #": "quantity"})[0][2] == 4
+    meanings = {"nombre": "quantity", "Stack up to": "", "Qty #": ""}
+    with pytest.raises(OrderError, match="line 3: looks like a row of totals"):
+        rows(numbers, columns=meanings)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"CBM": "", "colour": ""}, "no order has a column 'colour'"),
+        ({"CBM": "wieght"}, r"column 'CBM': 'wieght' is not one of .*did you mean weight"),
+        ({"CBM": "", "cbm": "weight"}, "a column is named twice: 'CBM', 'cbm'"),
+        ({"CBM": "", "Qty": ""}, "two columns are named 'qty'; rename one"),
+    ],
+)
+def test_wrong_meanings_of_columns_are_refused(
+    columns: dict[str, str], message: str, write: Write
+) -> None:
+    order = "dx,dy,dz,CBM,Qty,Qty\n1,2,3,1,2,2\n" if "Qty" in columns else "dx,dy,dz,CBM\n1,2,3,1\n"
+    with pytest.raises(OrderError, match=message):
+        read_parts(write(order), columns=columns)
 
 
 def test_the_command_leaves_columns_out(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

@@ -264,12 +264,12 @@ class _Nester:
                 self.out_of_time = True
                 break
             search = self._search(spare / (settings.limit - len(packings)), settings)
+            self.out_of_time |= not search.tried_all
             if not search.pieces:
                 break
             packings.append(self._packing(search))
             self.left = search.left
             self.tried += search.tried
-            self.out_of_time |= not search.tried_all
         if self.interrupted and not packings:
             raise KeyboardInterrupt  # a plan without parts would replace an earlier one
         return Plan(
@@ -284,23 +284,19 @@ class _Nester:
     def _reason(self, part: int) -> str:
         """Return why a part is left over."""
         if self.level.rows[part]:
-            if self.rules.preplaced and not self._has_place(part):
+            if self.interrupted:
+                return INTERRUPTED
+            if self.out_of_time:
+                return OUT_OF_TIME
+            # Every part was tried in a container that has only the pre-placed boxes.
+            nothing = self.left == [each.quantity for each in self.order]
+            if self.rules.preplaced and nothing:
                 return f"preplaced: {CAUSES['preplaced']}"
-            late = OUT_OF_TIME if self.out_of_time else NO_ROOM
-            return INTERRUPTED if self.interrupted else late
+            return NO_ROOM
         free = np.array([float(side) for side in self.kind.size]) - 2 * self.rules.walls
         source = self.sources[part]
         fits = any(source.fits(rotation, free) for rotation in source.rotations)
         return OFF_CELLS if fits else TOO_LARGE
-
-    def _has_place(self, part: int) -> bool:
-        """Return whether an empty container has a place for a part."""
-        if self.left[part] < self.order[part].quantity:
-            return True
-        alone = [int(each == part) for each in range(len(self.order))]
-        search = NestSearch(self.level, [source.volume for source in self.sources], alone)
-        search.fill(time.perf_counter(), 1)
-        return bool(search.pieces)
 
     def _open(self) -> list[bool]:
         rows = self.level.rows

@@ -8,12 +8,11 @@ import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from packing_env.names import close_names
-from packing_env.planner.reading.lengths import exact, is_number
+from packing_env.planner.reading.lengths import is_number
 from packing_env.planner.reading.synonyms import IN, MEANING, PIECES, YES_NO, meaning, plain
 from packing_env.planner.reading.tables import Columns, OrderError, Row, Table
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
@@ -34,10 +33,13 @@ _AXES = (
 """Sets of column names that mean ``dx, dy, dz``."""
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
 _WITH_UNITS = (*_MEASURES, "sides", *WEIGHTS)
+_WEIGHT_NAMES = ("lbs", "kgs", "grams")
+"""Units that are names of a column of weights; pounds may be a price."""
+_UNCLEAR = ("in", "to", "t", "g", "m")
+"""Units that may be words at the end of a title, as in ``stack up to``."""
 _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
 _ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|w\s*[x*]\s*d)\s*[x*]\s*h\b", re.IGNORECASE)
 """The order of the sides beside their name, as in ``Dimensions (L x W x H)``."""
-_RANGE = re.compile(r"\d+\s*(?:-|–|~|to)\s*\d+")
 _EITHER = {"nombre": ("name", "quantity")}
 """Names that mean different keys in two languages: nombre is a name in Spanish, a number in French.
 """
@@ -126,12 +128,16 @@ def _is_name(cell: str, columns: Columns) -> bool:
 
 
 class _Column(NamedTuple):
-    """A column: its title, the title's plain form without unit, its key, and its unit."""
+    """A column: its title, the title's plain form without unit, its key, and its unit.
+
+    ``stated`` is True if the user says what it means.
+    """
 
     title: str
     word: str
     key: str
     unit: str = ""
+    stated: bool = False
 
 
 def named_columns(place: str, names: Sequence[str], columns: Columns) -> Header:
@@ -148,6 +154,9 @@ def named_columns(place: str, names: Sequence[str], columns: Columns) -> Header:
 
 def _header(titled: Sequence[str], columns: Columns) -> Header:
     read = [_column(title, columns) for title in titled]
+    of_user = [_same(each.title) for each in read if each.stated]
+    if len(set(of_user)) < len(of_user):
+        raise OrderError(f"two columns are named {max(of_user, key=of_user.count)!r}; rename one")
     # 1. Names of two meanings; then refuse unknown names, and two columns with the same meaning.
     meanings = [each.key for each in read]
     read = [_of_either(each, meanings, columns) for each in read]
@@ -160,7 +169,8 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
         # An article number and a description are one name together.
         same = names.get(each.word) if each.key == "name" else titles.get(each.key)
         if same is not None and each.key != LEFT_OUT:
-            other = "" if columns.stated is None else f" ({_leave_out(same)})"
+            can = columns.stated is not None and _same(same) != _same(each.title)
+            other = f", as with {_leave_out(each.title)}" if can else ""
             raise OrderError(
                 f"the columns {same!r} and {each.title!r} mean the same; keep one{other}"
             )
@@ -224,8 +234,10 @@ def stated_columns(stated: Mapping[str, str], columns: Columns) -> Columns:
         if name and not _is_name(name, columns):
             hint, known = close_names(name, columns.keys), ", ".join(columns.keys)
             raise OrderError(f"column {title!r}: {name!r} is not one of {known}{hint}")
-    plain_titles = {plain(title): name for title, name in stated.items()}
-    return replace(columns, stated=plain_titles, found=set())
+    same = {_same(title): name for title, name in stated.items()}
+    if len(same) < len(stated):
+        raise OrderError(f"a column is named twice: {', '.join(map(repr, stated))}")
+    return replace(columns, stated=same, found=set())
 
 
 def check_found(stated: Mapping[str, str], columns: Columns) -> None:
@@ -235,7 +247,7 @@ def check_found(stated: Mapping[str, str], columns: Columns) -> None:
         OrderError: The message names it.
     """
     for title in stated:
-        if plain(title) not in columns.found:
+        if _same(title) not in columns.found:
             raise OrderError(f"no order has a column {title!r}; check its name")
 
 
@@ -245,26 +257,35 @@ def _column(title: str, columns: Columns) -> _Column:
     Raises:
         ValueError: The text in brackets is not a unit.
     """
-    word = plain(title)
-    stated = (columns.stated or {}).get(word)
+    stated = (columns.stated or {}).get(_same(title))
     if stated is None:
         return _read_column(title, title, columns)
-    columns.found.add(word)
+    columns.found.add(_same(title))
     if not stated:
-        return _Column(title, word, LEFT_OUT)
-    _, unit, _ = _split_unit(_without_order(title))
-    if (is_unit(unit) or is_weight_unit(unit)) and _key(plain(stated), columns) in _WITH_UNITS:
+        return _Column(title, plain(title), LEFT_OUT, stated=True)
+    _, unit, bracket = _split_unit(_without_order(title))
+    clear = bracket or unit not in _UNCLEAR
+    if clear and (is_unit(unit) or is_weight_unit(unit)) and _takes_unit(stated, columns):
         stated = f"{stated} ({unit})"
-    return _read_column(title, stated, columns)._replace(word=word)
+    return _read_column(title, stated, columns)._replace(word=plain(title), stated=True)
+
+
+def _same(title: str) -> str:
+    """Return a title without the differences that do not matter when the user names it."""
+    return " ".join(title.split()).casefold()
+
+
+def _takes_unit(name: str, columns: Columns) -> bool:
+    return _key(plain(name), columns) in _WITH_UNITS
 
 
 def _read_column(title: str, name: str, columns: Columns) -> _Column:
     """Return the meaning of a name, for the column with this title."""
     bare = _without_order(name)
-    word = plain(bare)
+    word = _word(bare, columns)
     if meaning(word) != word or word in (*MEANING, *columns.keys, *_EITHER, ""):
         return _Column(title, word, _key(word, columns))
-    if is_weight_unit(word) and len(word) > 2 and "weight" in columns.keys:  # lbs, but not "to"
+    if word in _WEIGHT_NAMES and "weight" in columns.keys:
         return _Column(title, word, "weight", weight_unit(repr(title), word))
     stem, unit, bracket = _split_unit(bare)
     key = _key(stem, columns)
@@ -278,7 +299,7 @@ def _read_column(title: str, name: str, columns: Columns) -> _Column:
         return _Column(title, stem, key, weight_unit(repr(title), unit))
     if key in ("quantity", columns.count) and unit.lower() in PIECES:
         return _Column(title, stem, key)
-    if bracket and key in columns.keys and set(plain(unit).split("_")) <= YES_NO.keys():  # (Y/N)
+    if bracket and key in columns.keys and _is_yes_no(unit):
         return _Column(title, stem, key)
     if bracket and key in columns.keys:
         raise OrderError(f"{title!r}: {unit!r} is not supported")
@@ -296,9 +317,20 @@ def _split_unit(title: str) -> tuple[str, str, bool]:
     return (stem, unit, False) if stem else (unit, "", False)
 
 
+def _word(name: str, columns: Columns) -> str:
+    """Return the plain form of a name; ``Box #``, which means nothing else, is ``Box no``."""
+    word = plain(name)
+    unknown = meaning(word) == word and word not in (*MEANING, *columns.keys)
+    return plain(f"{word} no") if unknown and name.rstrip().endswith("#") else word
+
+
+def _is_yes_no(text: str) -> bool:
+    """Return whether a text is a word for yes and one for no, as in ``Y/N``."""
+    return sorted(YES_NO.get(word, 2) for word in plain(text).split("_")) == [False, True]
+
+
 def _without_order(title: str) -> str:
-    """Return a name of the sides without their order and brackets, and ``Box #`` as Box no."""
-    title = re.sub(r"(?:^|\s)#$", " no", title.strip())
+    """Return a name of the sides without their order, and without brackets."""
     bare, count = _ORDER.subn(" ", keyboard_signs(title))
     bare = re.sub(r"[()\[\]]", " ", bare)
     named = meaning(plain(bare)) == "sides" or meaning(plain(bare).partition("_")[0]) == "sides"
@@ -318,7 +350,7 @@ def _of_either(column: _Column, meanings: Sequence[str], columns: Columns) -> _C
     Raises:
         OrderError: No other column has one of them.
     """
-    if column.word not in _EITHER:
+    if column.word not in _EITHER or column.stated:
         return column
     keys = [_key(key, columns) for key in _EITHER[column.word]]
     open_keys = [key for key in keys if key not in meanings]
@@ -344,17 +376,20 @@ def _sides(titles: Mapping[str, str]) -> dict[str, str]:
     return dict(zip(axes, SIDES, strict=True))
 
 
-def check_row_numbers(path: Path, rows: Sequence[Row], column: int, title: str) -> None:
-    """Raise if row numbers may be quantities: the only one is not 1, or they do not rise.
+def with_weight_unit(header: Header, values: dict[str, Any]) -> Header:
+    """Return the columns with the unit of weight of an entry; remove it from the values.
 
-    A range, as in ``1-10``, may stand for several boxes, too.
+    Raises:
+        OrderError: The columns state another unit.
     """
-    cells = [row.cells[column] for row in rows if column < len(row.cells)]
-    if ranges := [cell for cell in cells if _RANGE.fullmatch(cell)]:
+    word = values.pop("weight_unit", "")
+    if word in ("", None):
+        if "weight_unit" in header.titles and values.get("weight") not in ("", None):
+            raise OrderError(f"no {header.title('weight_unit')}; give the unit of the weight")
+        return header
+    unit = weight_unit(header.title("weight_unit"), str(word))
+    if others := set(header.weights.values()) - {unit}:
         raise OrderError(
-            f"{path}: {ranges[0]!r} in {title!r} may be several boxes; add a column quantity"
+            f"{header.title('weight_unit')}={word!r}: the header states {others.pop()}"
         )
-    numbers = [exact(cell) for cell in cells if is_number(cell)]
-    rising = all(one < other for one, other in pairwise(numbers))
-    if not rising or (len(numbers) == 1 and numbers != [1]):
-        raise OrderError(f"{path}: {title!r} may count rows or boxes; name it row or quantity")
+    return replace(header, weights=dict.fromkeys(WEIGHTS, unit))

@@ -25,15 +25,16 @@ from packing_env.planner.reading.columns import (
     SIDES,
     WEIGHTS,
     Header,
-    check_row_numbers,
     named_columns,
     num_names,
     read_header,
+    with_weight_unit,
 )
 from packing_env.planner.reading.lengths import exact, metres, split_unit
-from packing_env.planner.reading.synonyms import MEANING, PIECES, TOTALS, YES_NO, plain
+from packing_env.planner.reading.row_numbers import check_row_numbers, check_single
+from packing_env.planner.reading.synonyms import PIECES, TOTALS, YES_NO, meaning, plain
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
-from packing_env.planner.reading.weights import read_weight, weight_unit
+from packing_env.planner.reading.weights import read_weight
 from packing_env.values import check_names, is_unit, keyboard_signs, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -57,7 +58,7 @@ ORDER = Columns(("parts", "items", "boxes"), KEYS, "quantity", NEEDED, {})
 TABLE_SUFFIXES = (".csv", ".tsv", *WORKBOOKS)
 ORDER_SUFFIXES = (*TABLE_SUFFIXES, ".yaml", ".yml", ".json")
 _LENGTHS = (*SIDES, "sides")
-_SUMS = {"quantity", "weight", "value", "cost"}
+_SUMS = {"quantity", "weight", "value", "cost", "unit", "weight_unit"}
 """Columns that a row of totals fills."""
 _NO_HEADER = Header()
 _NUMBERS = (*SIDES, "quantity", "group", "number", "cost", "priority", "value", *WEIGHTS)
@@ -116,7 +117,8 @@ def read_entries(
             if values.get("quantity", 1) in ("", None):
                 name = header.title("quantity")
                 raise OrderError(f"{name} is empty; write a number, or 0 to leave the part out")
-            own = _with_weight_unit(header, values)
+            check_single(str(values.get("row", "")), header.title("row"))
+            own = with_weight_unit(header, values)
             known = {
                 key: typed(key, value, comma, own)
                 for key, value in values.items()
@@ -126,23 +128,6 @@ def read_entries(
         except (TypeError, ValueError) as error:
             raise OrderError(f"{path}, {place}: {error}") from error
     return entries, stated
-
-
-def _with_weight_unit(header: Header, values: dict[str, Any]) -> Header:
-    """Return the columns with the unit of weight of an entry; remove it from the values.
-
-    Raises:
-        OrderError: The columns state another unit.
-    """
-    word = values.pop("weight_unit", "")
-    if word in ("", None):
-        return header
-    unit = weight_unit(header.title("weight_unit"), str(word))
-    if others := set(header.weights.values()) - {unit}:
-        raise OrderError(
-            f"{header.title('weight_unit')}={word!r}: the header states {others.pop()}"
-        )
-    return replace(header, weights=dict.fromkeys(WEIGHTS, unit))
 
 
 # ---------------------------------------------------------------------- tables
@@ -172,8 +157,10 @@ def _table_entries(
     entries = []
     for row in rows:
         place = f"line {row.line}"
-        filled = {k for k, cell in zip(keys, row.cells, strict=False) if cell and k != LEFT_OUT}
-        if any(plain(cell) in TOTALS for cell in row.cells) or filled <= _SUMS:
+        filled = {k: c for k, c in zip(keys, row.cells, strict=False) if c and k != LEFT_OUT}
+        if not filled:
+            continue  # only in columns that the user leaves out
+        if any(plain(c) in TOTALS for c in filled.values()) or filled.keys() <= _SUMS:
             raise OrderError(f"{path}, {place}: looks like a row of totals; remove it")
         if len(row.cells) > len(keys):
             raise OrderError(
@@ -261,7 +248,7 @@ def _with_single_sides(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry with the sides beside its other keys, also if it nests them."""
     single: dict[str, Any] = {}
     for key, value in entry.items():
-        nested = isinstance(value, Mapping) and MEANING.get(plain(str(key))) == "sides"
+        nested = isinstance(value, Mapping) and meaning(plain(str(key))) == "sides"
         single |= value if nested else {key: value}
     return single
 

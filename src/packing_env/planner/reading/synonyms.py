@@ -24,17 +24,15 @@ _SYNONYMS = {
     "x": "dx size_x",
     "y": "dy size_y",
     "z": "dz size_z",
-    "sides": "size dimension dimensions dims measurement measurements abmessungen abmessung maße "
+    "sides": "size dimension dimensions dims abmessungen abmessung maße "
     "dimensiones medidas dimensioni dimensões misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh "
     "l_x_w_x_h lxlxh l_x_l_x_h размер размеры габариты дxшxв 尺寸 规格 規格 外寸 サイズ 寸法 "
     "长宽高 長寬高 长x宽x高 長x寬x高 縦x横x高さ",
-    "quantity": "qty q count pcs pieces boxes cartons ctns packages pkgs colli kolli ordered_qty "
-    "order_qty order_quantity qty_ordered quantity_ordered no_of_pcs no_of_pieces no_of_boxes "
-    "no_of_cartons no_of_ctns no_of_packages no_of_pkgs number_of_pieces number_of_boxes "
-    "number_of_cartons number_of_packages menge anzahl stück stueck stk stückzahl stueckzahl "
-    "quantité qté nombre_de_pièces nb cantidad cant piezas uds quantità q.tà pezzi pz aantal "
-    "stuks ilość liczba szt sztuk sztuki quantidade qtd qtde количество кол-во кол шт штук 数量 "
-    "數量 个数 個数 件数 件數 箱数 台数 枚数",
+    "quantity": "qty q count pcs pieces ordered_qty order_qty order_quantity qty_ordered "
+    "quantity_ordered no_of_pcs no_of_pieces number_of_pieces menge anzahl stück stueck stk "
+    "stückzahl stueckzahl quantité qté nombre_de_pièces nb cantidad cant piezas uds quantità "
+    "q.tà pezzi pz aantal stuks ilość liczba szt sztuk sztuki quantidade qtd qtde количество "
+    "кол-во кол шт штук 数量 數量 个数 個数 件数 件數 箱数 台数 枚数",
     "row": "pos position line no nr lfd_nr ligne num "
     "núm riga regel lp l.p № №_п/п n° n.º 序号 序號 番号 行番号",
     "name": "description sku item id ref code model title article part label product goods cargo "
@@ -50,7 +48,7 @@ _SYNONYMS = {
     "unit": "units uom dimension_unit dimensions_unit dim_unit size_unit length_unit "
     "unit_of_dimension abmessungseinheit längeneinheit maßeinheit einheit unité unidad unità "
     "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位",
-    "weight": "mass wt gw g.w gross_wt unit_weight weight_pc weight_pcs weight_per_piece "
+    "weight": "mass wt unit_weight weight_pc weight_pcs weight_per_piece "
     "weight_per_pc weight_per_unit weight_per_box weight_per_carton weight_each gewicht masse "
     "stückgewicht stueckgewicht poids peso masa waga gross_weight bruttogewicht poids_brut "
     "peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто масса_брутто 重量 重さ "
@@ -130,6 +128,11 @@ def meaning(word: str) -> str:
     key = MEANING.get(rest, rest)
     counts = key == "quantity" and goods in _COUNTED
     return key if counts or (goods in _GOODS and key in _OF_GOODS) else word
+
+
+def numbers_goods(word: str) -> bool:
+    """Return whether a name of row numbers names what it numbers, as in ``Carton No.``."""
+    return word.partition("_")[0] in _GOODS
 
 
 YES_NO = dict.fromkeys(map(plain, _YES.split()), True) | dict.fromkeys(
