@@ -318,6 +318,19 @@ def test_boxes_that_carry_others_lie_flat_in_the_first_load() -> None:
     assert len(load) == 12
 
 
+def test_boxes_without_load_complete_the_wall_of_their_stop() -> None:
+    """A search with one load at a time joins them to the wall of their stop, on top."""
+    sides = [(6, 4, 4), (4, 6, 4), (4, 4, 6)]
+    types = [
+        BoxType(sides, number, group=stop, stackable=stackable)
+        for stop in range(1, 6)
+        for number, stackable in ((30, True), (6, False))
+    ]
+    rules = LoadRules(no_stacking=True, lifo=True, door="rear")
+    load = load_boxes((30, 24, 24), types, seconds=60, width=1, rules=rules)
+    assert check_load((30, 24, 24), types, load) == 30 * 24 * 24
+
+
 def test_whole_support_bridges_level_tops() -> None:
     types = [BoxType([sides], 1) for sides in ((2, 4, 3), (4, 4, 3), (6, 4, 2))]
     load = load_boxes((6, 4, 5), types, seconds=60, rules=LoadRules(support=1.0))

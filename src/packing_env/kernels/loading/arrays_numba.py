@@ -108,6 +108,27 @@ Rules = declare_entries(
 - ``like``: a number that boxes of the same name share.
 """
 
+
+class JoinLimits(NamedTuple):
+    """Limits of joined blocks.
+
+    Attributes:
+        container: ``[3]`` float64, its sides.
+        counts: ``[T]``, boxes of each type.
+        fill: Least share of its cuboid that a block fills.
+        whole: Whether bases must be supported wholly.
+        group: ``[T]`` int64; only boxes of equal numbers are joined.
+        bears: ``[T]`` int64; of two equal bases, the block whose boxes bear more is below.
+    """
+
+    container: Any
+    counts: Any
+    fill: float
+    whole: bool
+    group: Any
+    bears: Any
+
+
 Pile = declare_entries(
     "Pile",
     """

@@ -76,7 +76,7 @@ def _merge(blocks, i, j, n, count):
 @jit
 def _find_partners(lengths, volume, i, limits, partners):
     """Set the bits of the axes along which block ``i`` may be joined to the blocks j <= i."""
-    container, fill = limits
+    container, fill = limits.container, limits.fill
     one, two, three = lengths[0, i], lengths[1, i], lengths[2, i]
     # 1. The room beside block i.
     x, y, z = container[0] - one, container[1] - two, container[2] - three
@@ -93,10 +93,26 @@ def _find_partners(lengths, volume, i, limits, partners):
 
 
 @jit
-def _stacked(sides, i, j):
-    """Return two blocks, the larger base first, and whether both sides of that base are longer."""
-    larger = np.float64(sides[j, 0]) * sides[j, 1] > np.float64(sides[i, 0]) * sides[i, 1]
-    low, high = (j, i) if larger else (i, j)
+def _bears(blocks, n, bears):
+    """Return the least of ``bears`` of the boxes in a block."""
+    kinds = blocks.types
+    least = bears[kinds[n, 0]]
+    for k in range(1, kinds.shape[1]):
+        if kinds[n, k] >= 0:
+            least = min(least, bears[kinds[n, k]])
+    return least
+
+
+@jit
+def _stacked(blocks, i, j, bears):
+    """Return two blocks, and whether both sides of the base of the first are at least as long.
+
+    The first has the larger base; of equal bases, that whose boxes bear more.
+    """
+    sides = blocks.sides
+    one, other = np.float64(sides[i, 0]) * sides[i, 1], np.float64(sides[j, 0]) * sides[j, 1]
+    stronger = one == other and _bears(blocks, j, bears) > _bears(blocks, i, bears)
+    low, high = (j, i) if other > one or stronger else (i, j)
     return low, high, sides[high, 0] <= sides[low, 0] and sides[high, 1] <= sides[low, 1]
 
 
@@ -108,12 +124,11 @@ def _join(blocks, pair, axis, n, limits, part):
     required, the upper base must not be longer than the lower block.
     """
     sides, volume = blocks.sides, blocks.volume
-    _, count, _, whole = limits
     i, j = pair
     # 1. The larger base is below.
     if axis == 2:
-        i, j, inside = _stacked(sides, i, j)
-        if whole and not inside:
+        i, j, inside = _stacked(blocks, i, j, limits.bears)
+        if limits.whole and not inside:
             return False
     part[0], part[1], part[2] = i, j, axis
     # 2. The cuboid around both.
@@ -122,7 +137,7 @@ def _join(blocks, pair, axis, n, limits, part):
         sides[n, a] = one + other if a == axis else max(one, other)
     # 3. Their boxes.
     volume[n] = volume[i] + volume[j]
-    return _merge(blocks, i, j, n, count)
+    return _merge(blocks, i, j, n, limits.counts)
 
 
 @kernel
@@ -133,8 +148,7 @@ def join_blocks(table, parts, number, limits, halt):
         table: Table of blocks; the first ``number`` are boxes and grids of boxes.
         parts: ``[M, 3]``, filled with the two blocks and the axis of each further block.
         number: Number of blocks.
-        limits: Sides of the container ``[3]``, float64, boxes of each type ``[T]``, the least
-            share of its cuboid that a block fills, and whether bases must be supported wholly.
+        limits: :class:`JoinLimits`.
         halt: See the package.
 
     Returns:
@@ -142,8 +156,7 @@ def join_blocks(table, parts, number, limits, halt):
     """
     # 1. A table of all blocks, which finds equal ones.
     blocks = as_blocks(table)
-    volume = blocks.volume
-    container, _, fill, _ = limits
+    volume, group = blocks.volume, limits.group
     most = volume.size
     slots = 1
     while slots < 4 * most:
@@ -156,8 +169,10 @@ def join_blocks(table, parts, number, limits, halt):
     # 3. Join each block with itself and all earlier blocks; append new blocks.
     n, i = number, np.int64(0)
     while i < n and not halt[0]:
-        _find_partners(lengths, volume, i, (container, fill), partners)
+        _find_partners(lengths, volume, i, limits, partners)
         for j in range(i + 1):
+            if group[blocks.types[i, 0]] != group[blocks.types[j, 0]]:
+                continue
             for axis in range(3):
                 if not partners[j] >> axis & 1:
                     continue

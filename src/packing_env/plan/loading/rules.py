@@ -7,7 +7,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, UNLIMITED, Blocks, Rules
+from packing_env.kernels.loading.arrays_numba import (
+    REAR,
+    SIDE,
+    TOP,
+    UNLIMITED,
+    Blocks,
+    JoinLimits,
+    Rules,
+)
 from packing_env.kernels.stability_rules import LADDER, MARGINS
 from packing_env.plan.loading.problem import Cuboid, Problem
 from packing_env.types import ParameterError
@@ -21,6 +29,8 @@ _FINE_UP_TO, _LONGEST = 2**24, 2**29
 """Longest sides in units for which areas are exact in steps of 1/64 and 1/2 unit."""
 _MOST_ROWS = 2
 """A load may begin with up to this many rows along each axis, in the middle of a pallet."""
+_OF_ONE_RANK = 0.5
+"""Share of the room for joined blocks that is kept for blocks of boxes of one rank."""
 _MOST_SINGLY = 50_000
 """Largest number of boxes of a load that are judged one by one."""
 
@@ -144,14 +154,46 @@ def in_stages(rules: Rules) -> Iterator[Rules]:
     Boxes that have to come in first are placed first. Then, within each of these stages, boxes
     that must not carry the other boxes are placed last.
     """
-    order = np.zeros_like(rules.stage)
-    for row in rules.order:
-        order += np.unique(row, return_inverse=True)[1]
-    carried = (rules.no_stacking & ~rules.stackable) | (rules.fragile_top & rules.fragile)
+    order, carried = _ranks(rules), _is_carried(rules)
     for stage in (order, 2 * order + carried) if carried.any() else (order,):
         numbers, stage = np.unique(stage, return_inverse=True)
         if len(numbers) > 1:
             yield rules._replace(stages=len(numbers), stage=stage)
+
+
+def _ranks(rules: Rules) -> np.ndarray:
+    """Return the sum of the ranks of each kind; kinds of rank 0 come in first."""
+    order = np.zeros_like(rules.stage)
+    for row in rules.order:
+        order += np.unique(row, return_inverse=True)[1]
+    return order
+
+
+def _is_carried(rules: Rules) -> np.ndarray:
+    """Return for each kind whether it must not carry the other kinds."""
+    return (rules.no_stacking & ~rules.stackable) | (rules.fragile_top & rules.fragile)
+
+
+def join_limits(problem: Problem, rules: Rules, fill: float) -> Iterator[tuple[float, JoinLimits]]:
+    """Yield shares of the room for joined blocks, and the limits of these blocks.
+
+    Behind a door at the rear or the side, boxes of equal rank are joined first: they come in
+    together, as in a wall of boxes with boxes on top that bear nothing.
+    """
+    heaviest = np.iinfo(np.int64).max
+    bears = rules.max_load if rules.loads else np.full_like(rules.max_load, heaviest)
+    any_rank = JoinLimits(
+        container=np.array(problem.container, np.float64),
+        counts=np.array(problem.counts, np.int32),
+        fill=fill,
+        whole=bool(rules.active and rules.support >= 1.0),
+        group=np.zeros_like(rules.stage),
+        bears=np.where(_is_carried(rules), 0, bears),
+    )
+    ranks = _ranks(rules)
+    if rules.door != TOP and ranks.any():
+        yield _OF_ONE_RANK, any_rank._replace(group=ranks)
+    yield 1.0, any_rank
 
 
 def initial_spaces(problem: Problem, sides: np.ndarray) -> list[Cuboid]:

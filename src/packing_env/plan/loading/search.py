@@ -27,6 +27,7 @@ from packing_env.plan.loading.rules import (
     in_order,
     in_stages,
     initial_spaces,
+    join_limits,
     joined_rules,
 )
 from packing_env.plan.loading.strips import floor_strips
@@ -183,17 +184,14 @@ class Search:
         return blocks._replace(volume=value, worth=value * dense * number**-0.2)
 
     def _join(self) -> None:
-        number = len(self._repeats)
-        most = max(MOST_BLOCKS, number)
+        most = max(MOST_BLOCKS, len(self._repeats))
         blocks = Blocks(*(np.resize(part, (most, *part.shape[1:])) for part in self._grid_blocks))
-        parts = np.zeros((most, 3), np.int32)
-        whole = self._loading.rules.active and self._loading.rules.support >= 1.0
-        limits = self._loading.room.container.astype(float), self._counts, _FILL, whole
-        join = self._blocks_compiled.join_blocks
-        (end,) = self._carry_out(
-            [lambda: join(self._tables.table_of(blocks), parts, number, limits, self._halt)],
-            self._deadline,
-        )
+        parts, end = np.zeros((most, 3), np.int32), len(self._repeats)
+        for share, limits in join_limits(self._problem, self._loading.rules, _FILL):
+            room = end + int(share * (most - end))
+            some = self._tables.table_of(Blocks(*(part[:room] for part in blocks)))
+            join = partial(self._blocks_compiled.join_blocks, some, parts, end, limits, self._halt)
+            (end,) = self._carry_out([join], self._deadline)
         self._parts, blocks = parts[:end], Blocks(*(part[:end] for part in blocks))
         blocks = self._ranked(blocks)
         self._loading = self._loading._replace(
