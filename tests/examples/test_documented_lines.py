@@ -67,6 +67,9 @@ def folder(elsewhere: Path) -> Path:
     (elsewhere / "my_parts").mkdir()
     for name in ("my_parts/bracket", "bracket", "lid", "base", "a", "b"):
         (elsewhere / f"{name}.stl").write_text(BRACKET, encoding="utf-8")
+    page = (ROOT / "docs/how-to/own-parts.md").read_text("utf-8")
+    export = page.split("This is `export.csv`:\n\n```text\n")[1].split("```")[0]
+    (elsewhere / "export.csv").write_text(export, encoding="utf-8")
     return elsewhere
 
 
