@@ -146,6 +146,9 @@ def test_a_block_of_text_says_what_the_program_reads(page: str, text: str, folde
         assert check_foreign(Path("order.csv"))
     elif "cost" in text:
         assert len(read_containers("order.csv")) == len(text.splitlines()) - 1
+    elif "CBM" in text:
+        columns = {"Wt per pc (lb)": "weight", "CBM": ""}
+        assert len(read_parts("order.csv", columns=columns)) == len(text.splitlines()) - 1
     elif text.startswith("sequence"):
         assert CuboidSequences("order.csv") is not None
     else:

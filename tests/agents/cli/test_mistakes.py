@@ -94,10 +94,6 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("train agent=dqn,heuristic", "add --multirun"),
         ("train 'what is this'", "write key=value"),
         ("train agent=ppo network=score_maps", "network= one of: placement_actor_critic"),
-        (
-            "train agent=ppo network._target_=torch.nn.Identity",
-            "your own derives from agents.networks.actor_critic.DiscreteActorCritic",
-        ),
         ("train --config-dir nowhere", "there is no such folder"),
         (f"train {SMALL} replay.capacity=2", "less than one step"),
         ("eval checkpoint=nowhere", "there is no such folder"),
