@@ -189,8 +189,8 @@ class Search:
         parts, end = np.zeros((most, 3), np.int32), len(self._repeats)
         for share, limits in join_limits(self._problem, self._loading.rules, _FILL):
             room = end + int(share * (most - end))
-            some = self._tables.table_of(Blocks(*(part[:room] for part in blocks)))
-            join = partial(self._blocks_compiled.join_blocks, some, parts, end, limits, self._halt)
+            table = self._tables.table_of(Blocks(*(part[:room] for part in blocks)))
+            join = partial(self._blocks_compiled.join_blocks, table, parts, end, limits, self._halt)
             (end,) = self._carry_out([join], self._deadline)
         self._parts, blocks = parts[:end], Blocks(*(part[:end] for part in blocks))
         blocks = self._ranked(blocks)

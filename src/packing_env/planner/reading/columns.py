@@ -237,17 +237,17 @@ def stated_columns(stated: Mapping[str, str], columns: Columns) -> Columns:
     same = {_same(title): name for title, name in stated.items()}
     if len(same) < len(stated):
         raise OrderError(f"a column is named twice: {', '.join(map(repr, stated))}")
-    return replace(columns, stated=same, found=set())
+    return replace(columns, stated=same, matched=set())
 
 
-def check_found(stated: Mapping[str, str], columns: Columns) -> None:
+def check_matched(stated: Mapping[str, str], columns: Columns) -> None:
     """Raise if no file has one of the columns that the user named.
 
     Raises:
         OrderError: The message names it.
     """
     for title in stated:
-        if _same(title) not in columns.found:
+        if _same(title) not in columns.matched:
             raise OrderError(f"no order has a column {title!r}; check its name")
 
 
@@ -260,7 +260,7 @@ def _column(title: str, columns: Columns) -> _Column:
     stated = (columns.stated or {}).get(_same(title))
     if stated is None:
         return _read_column(title, title, columns)
-    columns.found.add(_same(title))
+    columns.matched.add(_same(title))
     if not stated:
         return _Column(title, plain(title), LEFT_OUT, stated=True)
     _, unit, bracket = _split_unit(_without_order(title))

@@ -21,7 +21,7 @@ from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.primitives import box
 from packing_env.items.meshes.surface import named
 from packing_env.items.meshes.threemf import build_items
-from packing_env.planner.reading.columns import WEIGHTS, check_found, stated_columns
+from packing_env.planner.reading.columns import WEIGHTS, check_matched, stated_columns
 from packing_env.planner.reading.lengths import exact, metres
 from packing_env.planner.reading.orders import (
     ORDER,
@@ -239,7 +239,7 @@ def read_parts(
         read = _with_counts(parts, units)
     if not read:
         raise OrderError("no parts given; name mesh files, a folder of them, or an order")
-    check_found(columns or {}, stated)
+    check_matched(columns or {}, stated)
     order = [part for part in read if part.quantity]
     if len(order) < len(read):
         none = ", ".join(part.label for part in read if not part.quantity)

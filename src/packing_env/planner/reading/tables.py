@@ -64,7 +64,7 @@ class Columns:
         stated: What the user says that columns mean: the key for a title (in the form of
             :func:`packing_env.planner.reading.synonyms.plain`), or "" for a column that is left
             out. None if the user cannot say it.
-        found: The titles of `stated` that some file has.
+        matched: The titles of `stated` that some file has.
     """
 
     titles: tuple[str, ...]
@@ -72,7 +72,7 @@ class Columns:
     count: str
     needed: str
     stated: Mapping[str, str] | None = None
-    found: set[str] = field(default_factory=set)
+    matched: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
