@@ -242,6 +242,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("Carton No.,Qty,dx,dy,dz\n1-10,12,1,2,3\n", "Carton No.='1-10' may be several boxes"),
         ("Pallet ID,Packages,L,W,H\nP1,24,1,2,3\n", "'Packages' is not supported"),
         ("dx,dy,dz,Fragile (no)\n1,2,3,1\n", "'no' is not supported"),
+        ("dx,dy,dz\n1,2,3\n,,,many\n", "line 3: looks like a row of totals"),
         ("dx,dy,dz,weight,weight unit\n1,2,3,4,lb\n1,2,3,4,\n", "line 3: no weight unit"),
         (
             "dx,dy,dz,weight (lb),weight unit\n1,2,3,4,kg\n",

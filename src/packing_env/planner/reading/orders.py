@@ -158,7 +158,7 @@ def _table_entries(
     for row in rows:
         place = f"line {row.line}"
         filled = {k: c for k, c in zip(keys, row.cells, strict=False) if c and k != LEFT_OUT}
-        if not filled:
+        if not filled and len(row.cells) <= len(keys):
             continue  # only in columns that the user leaves out
         if any(plain(c) in TOTALS for c in filled.values()) or filled.keys() <= _SUMS:
             raise OrderError(f"{path}, {place}: looks like a row of totals; remove it")
