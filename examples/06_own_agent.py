@@ -37,7 +37,7 @@ class Values(nn.Module):
 
 
 class LinearAgent:
-    """Smallest agent that the training loop accepts; see agents.algorithms.base.Agent.
+    """Smallest agent that the training loop accepts. See agents.algorithms.base.Agent.
 
     To train it from the command line, write FOLDER/agent/linear.yaml with
     `_target_: my_module.LinearAgent`, `_partial_: true`, `gamma: 0.9` and `n_steps: 1`, and add

@@ -1,4 +1,4 @@
-"""Values of placements: DQN, Rainbow and IQN on a list of candidates, and a cautious IQN.
+"""Values of placements: DQN, Rainbow and IQN on a list of candidates, and a risk-averse IQN.
 
 python examples/10_value_based.py
 """

@@ -37,7 +37,7 @@ def main(frames: int = 6_000, instances: int = 32, **overrides: object) -> dict[
             "irregular", num_envs=instances, split="test", draw="sequential", **task
         )
         found[f"ppo {mode}"] = evaluate(held_out, agent.policy)
-        # Uniform over the actions of the mode. Candidates are a preselection, so the two differ.
+        # Uniform over the actions of the mode. Candidates are preselected, so the modes differ.
         uniform = heuristics.build("random_legal", held_out)
         found[f"random {mode}"] = evaluate(held_out, uniform)
 

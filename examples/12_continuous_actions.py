@@ -17,7 +17,8 @@ from agents.training.trainer import Trainer
 
 
 def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[str, float]:
-    # x, y and the orientation in [-1, 1]; boxes have two. DDPG and AC-IQN use the same mode.
+    # An action is x, y and the orientation (boxes have two), in [-1, 1]. DDPG and AC-IQN use the
+    # same mode.
     task = {"action_mode": "continuous", "observation": pe.tasks.LEAN} | overrides
     reward = {"utilization": 10.0, "height": 2.0}
     env = pe.make_env("cuboid_online", num_envs=32, reward=reward, **task)

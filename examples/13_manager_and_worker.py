@@ -15,7 +15,7 @@ from agents.training.evaluate import evaluate, paired_difference, table
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
 
-# Sizes for a CPU. They are the defaults, as in conf/network/hrl_small.yaml; hrl_paper has larger.
+# Sizes for a CPU: the defaults, as in conf/network/hrl_small.yaml. hrl_paper has larger sizes.
 SMALL = {
     "features": 32,
     "encoder_width": 8,

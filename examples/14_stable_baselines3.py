@@ -15,7 +15,7 @@ def main(
     num_envs: int = 16, frames: int = 20_000, episodes: int = 32, **overrides: object
 ) -> float:
     # All containers are rows of one environment: no loop over them, no other processes. The
-    # observation is one vector (observation="flat"); masks go to MaskablePPO on their own.
+    # observation is one vector (observation="flat"); MaskablePPO gets the masks separately.
     env = VecMonitor(PackingSB3VecEnv("cuboid_online", num_envs=num_envs, seed=0, **overrides))
     agent = MaskablePPO("MlpPolicy", env, n_steps=max(256 // num_envs, 2), batch_size=128, seed=0)
     agent.learn(frames)

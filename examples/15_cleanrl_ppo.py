@@ -56,7 +56,7 @@ def main(
     **overrides: object,
 ) -> float:
     torch.manual_seed(seed)
-    # to_torch=True returns tensors without a copy. A finished row is reset by itself.
+    # to_torch=True returns tensors without a copy. Finished rows are reset automatically.
     envs = gym.make_vec(
         f"packing_env:{env_id}",
         num_envs=num_envs,

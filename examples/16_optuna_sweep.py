@@ -26,7 +26,7 @@ def main(
             "evaluation.instances=32", "evaluation.heuristics=[]", *overrides,
         ]  # fmt: skip
         if packing(command) != 0:
-            raise optuna.TrialPruned  # such as a loss that was not finite
+            raise optuna.TrialPruned  # for example because the loss was not finite
         results = json.loads((run / "results.json").read_text())
         return results["policies"]["dqn"]["summary"]["utilization"]["mean"]
 
