@@ -1,4 +1,4 @@
-"""SAC outputs a point of a box; the environment snaps it to the nearest legal placement.
+"""SAC on continuous actions; the environment moves an action to the nearest legal placement.
 
 python examples/12_continuous_actions.py
 """
