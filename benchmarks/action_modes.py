@@ -2,11 +2,11 @@
 
     python benchmarks/action_modes.py [--out benchmarks/results/action_modes.json]
 
-Times are medians of the CPU time of one decision in every row of `cuboid_online`; actions are drawn
-at random among the legal ones. The modes take turns, so that a slow phase of the machine affects
-all of them. Memory is what a step of `irregular_paper` in the mode `hierarchical` allocates, by
-torch's profiler, with the engine `rules` and with the default engine. Observations that the step
-returns are counted separately.
+Times are medians of the CPU time of one decision in every row of `cuboid_online`; actions are
+random legal ones. The modes take turns, so that a slow phase of the machine affects all of them.
+Torch's profiler measures the memory that a step of `irregular_paper` in the mode `hierarchical`
+allocates, with the engine `rules` and with the default engine. Observations that the step returns
+are counted separately.
 """
 
 from __future__ import annotations

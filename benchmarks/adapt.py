@@ -1,4 +1,4 @@
-"""`packing adapt`: the gain on five splits of BED-BPP, and what it does with useless histories.
+"""`packing adapt`: the gain on five splits of BED-BPP, and the effect of useless histories.
 
     python benchmarks/adapt.py ORDERS [--minutes 1] [--base-minutes 2.5] [--work DIR]
 
@@ -6,8 +6,8 @@ ORDERS is the file of BED-BPP's orders. The base is an agent that was trained fo
 on boxes whose sides are uniform in BED's ranges (`benchmarks/bed_orders.py`). For each split, the
 history is drawn from one half of the articles, and the base is adapted to it for `--minutes`. The
 base and the adapted agent then pack orders of the other half. Useless histories are drawn from the
-distribution on which `pretrained/cuboid_online` was trained, so it has nothing to learn from them.
-Complete parts in DIR are not repeated.
+distribution on which `pretrained/cuboid_online` was trained, so this agent has nothing to learn
+from them. Parts that are complete in DIR are not repeated.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def main() -> None:
     args.orders = Path(args.orders).name
     args.work = args.out = None  # not part of the result
     result = provenance(args)
-    result["command"] = f"python benchmarks/adapt.py {args.orders}"  # and `arguments`
+    result["command"] = f"python benchmarks/adapt.py {args.orders}"  # `arguments` holds the options
     kinds = bed_orders.lines(parser.parse_args().orders)
     # 1. The splits of BED-BPP.
     base = train_base(work, args.base_minutes)

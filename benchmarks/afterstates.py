@@ -1,4 +1,4 @@
-"""Values of afterstates: train several seeds, compare with the best heuristic in pairs; resumable.
+"""Values of afterstates: train several seeds and compare them with heuristics; resumable.
 
     python benchmarks/afterstates.py EXPERIMENT [--seeds 0 1 2] [--work DIR] [key=value ...]
 
@@ -40,7 +40,7 @@ def report(experiment: str, runs: list[dict[str, Any]], folders: list[Path]) -> 
     others = other_policies(runs[0], agent)
     learned = summary([part["instances"]["utilization"] for part in played])
     if len(runs) == 1:
-        learned["half_width_over_seeds"] = None  # of one seed there is none
+        learned["half_width_over_seeds"] = None  # undefined for one seed
     seconds = [run["training"]["elapsed"] for run in runs]
     frames = [run["training"]["frames"] for run in runs]
     return {

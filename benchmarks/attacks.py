@@ -2,7 +2,7 @@
 
     python benchmarks/attacks.py [foreign] [tampered] [kills] [--count N] [--work DIR] [--out ...]
 
-- `foreign`: the description of a run is replaced, with correct hashes, by one that would call
+- `foreign`: the configuration of a run is replaced, with correct hashes, by one that would call
   `os.mkdir` or unpickle a file. The call is put into every section, as a mapping, a list, a string
   or an interpolation. `packing train resume=RUN` must execute none of them.
 - `tampered`: bytes of a checkpoint's files are flipped, cut off, added, or swapped with another
@@ -82,7 +82,7 @@ def rehash(place: Path) -> None:
 
 
 def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of everything inside a section that is no mapping."""
+    """Yield the paths of all values inside a section that are not mappings."""
     if not isinstance(node, dict):
         yield path
         return
@@ -221,7 +221,7 @@ def attack_with_tampered_files(work: Path, count: int, chance: random.Random) ->
             end = "altered"
         elif frames == 1:
             end = "the one before"
-        else:  # the change may not alter the content: white space, or an escape, in JSON
+        else:  # a change of white space or of an escape in JSON keeps the content
             end = "unchanged" if loaded.meta == newest.meta else "altered"
         ends[end] += 1
         names += [how] if end != "the one before" else []

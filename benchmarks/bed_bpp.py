@@ -54,7 +54,7 @@ LIMIT = 0.01
 HEURISTICS = ("deepest_bottom_left", "lowest_z")
 LOWEST, PUBLISHED = "offline, lowest", "published plan"
 STEP = 10
-"""Steps of height of the lowest container, millimetres."""
+"""Heights that are tried for the lowest container are multiples of this, millimetres."""
 SETTINGS = read_settings({"order": "released", "walls": False})
 
 
@@ -108,7 +108,7 @@ def offline(load: Load, seconds: float) -> dict[str, Any]:
 
     best = packed(highest)
     result = {"offline, 2 m": judged(best, len(parts))}
-    # Halve the interval of heights in which the lowest container of all boxes lies.
+    # Bisect the heights: find the lowest container into which the search packs all boxes.
     low, high = math.ceil(volume / (x * y) / STEP), highest // STEP
     while len(best.items) == len(parts) and low < high:
         middle = (low + high) // 2
@@ -121,7 +121,7 @@ def offline(load: Load, seconds: float) -> dict[str, Any]:
 
 
 def online(path: str, load: Load, name: str) -> dict[str, Any]:
-    """Pack an order in its sequence, on the coarsest lattice that rounds nothing."""
+    """Pack an order in its sequence, on the coarsest lattice that needs no rounding."""
     assert load.container is not None
     lengths = [*load.container, *(side for kind in load.kinds for side in kind.sides)]
     cell = math.gcd(*map(round, lengths))

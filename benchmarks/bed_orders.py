@@ -1,9 +1,9 @@
-"""Orders that are drawn from the lines of BED-BPP's orders, as files that `generator.path` reads.
+"""Orders that are drawn from the lines of BED-BPP's orders, written as files for `generator.path`.
 
 The repository of the benchmark (github.com/floriankagerer/bed-bpp-env) holds five of its 10,003
 orders, with 200 boxes of 112 articles; the others are not in a public repository. So orders are
-drawn: every box is a line of a real order, with replacement, and an order has more boxes than the
-container holds. Splits are by article: no article of one half is in the other.
+drawn at random: every box is a line of a real order, drawn with replacement, and an order has more
+boxes than the container holds. Splits are by article: no article of one half is in the other.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TASK: dict[str, Any] = {
 }
 """Options of `cuboid_online` for BED-BPP's roll container, which 43 boxes fill on average."""
 SIDES = ((130, 600), (130, 400), (90, 340))
-"""Ranges of the length, width and height of boxes with uniform sides: those of BED, millimetres."""
+"""Ranges of length, width and height in BED, millimetres; uniform sides are drawn from them."""
 _UNIFORM = 200
-"""Kinds of boxes with uniform sides."""
+"""Number of kinds of boxes with uniform sides."""
 
 Box = tuple[float, ...]
 

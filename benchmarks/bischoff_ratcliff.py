@@ -16,7 +16,7 @@ TYPES = (1, 3, 5, 8, 10, 12, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 """Number of box types, by class."""
 _SHORTEST, _LONGEST = (30, 25, 20), (120, 100, 80)
 _STEEPEST = 2
-"""Factor on the shortest other side below which a side may be vertical."""
+"""A side may be vertical if it is less than this many times the shortest other side."""
 
 
 class Kind(NamedTuple):

@@ -1,10 +1,10 @@
-"""Loss by the choice of candidates: the first K of `Afterstates` compared with all placements.
+"""Loss of value by the choice of candidates: the first K of `Afterstates`, or all placements.
 
     python benchmarks/candidates.py [--base pretrained/irregular_com_hull] [--sequences 128]
         [--candidates 16 24 32 48 64 96 128 192 256]
 
 An item that is not a cuboid has a thousand or more legal placements, of which
-:class:`packing_env.Afterstates` proposes some. A policy by values plays held-out sequences and
+:class:`packing_env.Afterstates` proposes some. A value-based policy plays held-out sequences and
 takes the best of all legal placements. In each state, the best value among the first K candidates
 is compared with the best value of all placements. Then the policy plays the same sequences with its
 own candidates.
@@ -27,11 +27,11 @@ from packing_env import Afterstates, make_env
 from packing_env.kernels.afterstates.eager import Lattice, build
 
 MOST, CHUNK = 4096, 512
-"""Number of candidates that are listed, and of placements that are evaluated at once."""
+"""Number of candidates that are listed; number of placements that are evaluated at once."""
 
 
 class Judge:
-    """Values the placements of the states of a policy's episodes."""
+    """Evaluates the placements in the states of a policy's episodes."""
 
     def __init__(self, base: str, task: str, sequences: int) -> None:
         self.env = make_env(task, sequences, seed=0, split="test", draw="sequential")
@@ -71,7 +71,7 @@ class Judge:
     @torch.no_grad()
     @set_exploration_type(ExplorationType.DETERMINISTIC)
     def play(self, counts: list[int] | None) -> tuple[Tensor, dict[str, Any]]:
-        """Play each sequence once; return utilizations, and the loss by the first K candidates.
+        """Play each sequence once; return utilizations, and the loss for each number of candidates.
 
         Without ``counts`` the policy plays with its own candidates.
         """

@@ -4,9 +4,9 @@
 
 The container has 587 x 233 x 220 cm, boxes lie on a lattice of 1 cm (`geometry="boxes"`), each type
 has its allowed vertical sides, and there is no stability rule. Heuristics see one box at a time,
-the largest first, and place each once, from above. `beam` knows all boxes (`packing_env.pack`) and
-stops after `--seconds` per container; the best known loads come from such searches. Every plan is
-written and checked with the reference program; a violation ends the run.
+the largest first. They place each box from above and do not move it again. `beam` knows all boxes
+(`packing_env.pack`) and stops after `--seconds` per container; the best known loads come from such
+searches. Every plan is written and checked with the reference program; a violation ends the run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cuboids read as meshes, compared with cuboids given by their extents, item by item, as in V1.
+"""Cuboids read as meshes, compared item by item with cuboids given by their extents.
 
     python benchmarks/cuboids_as_meshes.py [--instances 500] [--seed 0] [--out ...]
 

@@ -1,4 +1,4 @@
-"""Speed of drop-height kernels compared with two plain programs, by NumPy and by torch's `unfold`.
+"""Speed of drop-height kernels, compared with plain programs in NumPy and torch (`unfold`).
 
     python benchmarks/drop_formulations.py [--problems A B flat] [--out ...]
 
@@ -34,8 +34,8 @@ def numpy_map(heightmap: np.ndarray, bottom: np.ndarray, stride: int) -> np.ndar
 def unfold_map(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
     """Return ``[Xs, Ys]`` by the unfold formulation of an earlier packing trainer.
 
-    It gathers the windows of the lattice along x, then along y, so every column is copied before
-    most are dropped.
+    It gathers the windows of the lattice along x, then along y. So it copies every column, although
+    most columns are then dropped.
     """
     windows = heightmap.unfold(0, bottom.shape[0], 1).unfold(1, bottom.shape[1], 1)
     x, y = (torch.arange(0, steps, stride) for steps in windows.shape[:2])

@@ -3,7 +3,7 @@
     python benchmarks/equilibrium.py [--cases 10000] [--programmes 2000] [--out PATH]
 
 Cases are boxes put on random piles, in four kinds of containers. Every verdict of every backend
-must be that of :mod:`packing_env.reference.equilibrium`, or the script ends with exit status 1.
+must equal the verdict of :mod:`packing_env.reference.equilibrium`; otherwise the exit status is 1.
 
 The linear programmes (`pip install scipy`) look for vertical forces that balance every box of the
 pile. The forces act at the corners of all contacts, moved inside by the rule's margin. Piles that
@@ -120,7 +120,7 @@ def has_forces(pile: list[reference.Box]) -> bool:
 
 
 def judge(world: World, programmes: int, seed: int) -> dict[str, Any]:
-    """Compare the rule with linear programmes, on piles that both accept, plus one more box."""
+    """Compare the rule with linear programmes: one more box on piles that both accept."""
     rng, table = random.Random(seed), {}
     counts = {"programmes": 0, "both": 0, "programme_alone": 0, "rule_alone": 0}
     while counts["programmes"] < programmes:

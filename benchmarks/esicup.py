@@ -1,9 +1,9 @@
 """The voxel instances of Lamas-Fernandez, Bennell and Martinez-Sykora (Oper. Res. 71(4), 2023).
 
-Their files are public: the folder `data` of github:Yifuwei/3D_irregular_packing_stream, with a text
-file per instance (the floor of the container, then a file of voxels and a count per piece) and
-voxels in the format of binvox. The published heights are the column "Benchmark" of the table in the
-same repository, which quotes the paper.
+Their files are public, in the folder `data` of github:Yifuwei/3D_irregular_packing_stream. Each
+instance is a text file: the floor of the container, then a file of voxels and a count for each
+piece. The voxels are in the format of binvox. The published heights are in the column "Benchmark"
+of the table in the same repository, which quotes the paper.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Expert iteration on values of afterstates: does learning from the decisions of search pay?
+"""Expert iteration on values of afterstates: is it useful to learn from the decisions of search?
 
     python benchmarks/expert_iteration.py [--minutes 10] [--playouts 32] [--instances 1000]
 
 Training continues twice from `pretrained/cuboid_online`, with the same learning rate and the same
 CPU time of this process: once with the agent's own decisions, once with the decisions of a search
-that uses the agent's current values. Targets are the lambda-returns of the episodes played, so a
-better player raises them (Anthony et al., "Thinking fast and slow with deep learning and tree
-search", NeurIPS 2017). Then all three agents play the same held-out streams, greedily.
+that uses the agent's current values. The targets are the lambda-returns of the episodes, so they
+are higher if search plays better (Anthony et al., "Thinking fast and slow with deep learning and
+tree search", NeurIPS 2017). Then all three agents play the same held-out streams, greedily.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ START = "pretrained/cuboid_online"
 
 
 class Taught(TensorDictModuleBase):
-    """The agent's policy, whose decisions are replaced by those of a search on its values."""
+    """The agent's policy with its decisions replaced by those of a search that uses its values."""
 
     def __init__(self, policy: Any, env: PackingEnv, playouts: int) -> None:
         super().__init__()

@@ -3,8 +3,9 @@
     python benchmarks/export_latency.py [--runs pretrained/cuboid_online ...] [--calls 300]
 
 One container, one thread. All programs decide the same states, in turn, so that other work on the
-machine slows all of them equally. The result holds the medians over the calls; other programs
-disturb the CPU time of the thread least. Observations and masks are computed beforehand.
+machine slows all of them equally. The result holds the medians over the calls. Other programs
+affect the CPU time of the thread less than the wall time. Observations and masks are computed
+beforehand.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ STATES = 20
 
 
 def programs(run: Run, formats: list[str]) -> dict[str, Decide]:
-    """Return the decision as a function of the root, by format."""
+    """Return a function for each format that computes the decision from a root."""
     program = export_policy(run.policy, run.env)
     keys = {name_of(key): key for key in run.policy.in_keys}
     decisions: dict[str, Decide] = {"policy": run.policy}

@@ -40,9 +40,9 @@ class Step:
 
     Attributes:
         name: What the user has afterwards.
-        page: The page or example that shows it, below the repository.
+        page: The page or example that shows it, relative to the repository.
         command: A command line; None means the Python block of the page with ``mark``.
-        mark: A word of the block.
+        mark: A word that identifies the block.
     """
 
     name: str

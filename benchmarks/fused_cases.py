@@ -1,12 +1,13 @@
-"""Random tasks on which the fused step, interpreted, must equal the engine `rules` bit by bit.
+"""Random tasks on which the fused step, in Triton's interpreter, must equal the engine `rules`.
 
     python benchmarks/fused_cases.py [--of cuboids|shapes] [--cases 200] [--resume] [--out FILE]
 
-The cases are those of `tests/engine/test_fused_interpreted.py`: in each, all observations, masks,
-rewards, flags and states of four steps with resets are compared. If no item of a task has a legal
-placement in the empty container, the task counts as ``refused``, and another one is drawn. The file
-is rewritten every five cases, and names the cases that differ. With ``--resume`` a run continues
-after the cases in the file; ``parts`` lists the runs with their revisions and seconds.
+The cases are those of `tests/engine/test_fused_interpreted.py`. In each case, all observations,
+masks, rewards, flags and states of four steps with resets are compared bit for bit. If no item of a
+task has a legal placement in the empty container, the task counts as ``refused``, and another one
+is drawn. The file is rewritten every five cases, and names the cases that differ. With ``--resume``
+a run continues after the cases in the file; ``parts`` lists the runs with their revisions and
+seconds.
 """
 
 from __future__ import annotations

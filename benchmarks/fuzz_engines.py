@@ -5,12 +5,13 @@
 
 One environment per engine plays the same actions: `compiled` if it supports the task, `rules` with
 compiled kernels, and `rules` in torch's own operations. Everything that a step returns, and the
-state, must have the same bits. With `presets` the reference program also plays: heights, rest
-heights, random bits of the mask, candidates and done flags must be equal, reward and metrics equal
-to 1e-6. With `configurations` each task is a preset with random overrides (action modes, orders,
-previews, constraints, rewards, candidates, both kinds of reset, shapes of the batch). Combinations
-that the environment refuses are counted and drawn again. The first difference ends the run with
-exit status 1 and prints the task. `fused` needs a CUDA device (`tests/gpu`).
+state, must have the same bits. With `presets` the reference program also plays. Its heights, rest
+heights, random bits of the mask, candidates and done flags must be equal, and its reward and
+metrics equal to within 1e-6. With `configurations` each task is a preset with random overrides
+(action modes, orders, previews, constraints, rewards, candidates, both kinds of reset, shapes of
+the batch). Combinations that the environment refuses are counted and drawn again. The first
+difference ends the run with exit status 1 and prints the task. `fused` needs a CUDA device
+(`tests/gpu`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ MAP_GENERATORS = ("lowest_z", "corner_points", "level_set_vertices", "all_placem
 ROWS = {"irregular_paper": 4, "sls_nesting": 8, "cuboid_offline": 8}
 """Rows per preset; 16 in the others."""
 OPTIONS: dict[str, dict[str, Any]] = {"nesting": {"cell": 0.01}}
-"""Changes of presets: the reference tries every place of a part, voxel by voxel."""
+"""Coarser presets for the reference, which tries every place of a part, voxel by voxel."""
 
 
 @dataclass

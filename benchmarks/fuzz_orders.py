@@ -1,4 +1,4 @@
-"""Fuzzing of orders: the reference judges every plan, and left-over parts have a cause.
+"""Fuzzing of orders: the reference judges every plan, and every reason for a left-over part.
 
     python benchmarks/fuzz_orders.py [--count 10000] [--seed 0] [--minutes 14] [--resume]
 
@@ -6,7 +6,8 @@ Each order has random parts, quantities, handling, containers, constraints and a
 (:mod:`random_orders`). Some orders are kits, are packed as often as they fit, or have meshes. Each
 order is packed, saved, and checked by the reference program. Then the reference program tries to
 add one more of each left-over part to the finished loads (:mod:`left_overs`,
-:mod:`left_overs_on_grid`), and to containers that the order may still use. It checks:
+:mod:`left_overs_on_grid`), and to containers that the order may still use. These statements must be
+true:
 
 - No place satisfies all constraints; otherwise the planner should have used this place.
 - If the reason names constraints, the part has a place without them, or a search without them packs
@@ -123,7 +124,7 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="continue the run in the file --out")
     parser.add_argument("--out", default="benchmarks/results/fuzz_orders.json")
     args = parser.parse_args()
-    logging.disable(logging.WARNING)  # about parts that do not fit
+    logging.disable(logging.WARNING)  # warnings about parts that do not fit
     totals, wrong = Counter[str](), list[str]()
     if args.resume and Path(args.out).exists():
         before = json.loads(Path(args.out).read_text())

@@ -4,12 +4,13 @@
 
 Each task is drawn at random: grid up to 20 x 20 cells, up to 6 orientations, visibility, grid step,
 stability rule, tolerance, action mode, illegal actions, kernel backend; its items are random
-irregular maps or the embedded shapes. Per row and step the heightmap, every rest height, every
-bit of the mask, the candidates and the done flags must be equal, reward and metrics equal to 1e-6.
-The first difference ends the run with exit status 1 and prints the task.
+irregular maps or the embedded shapes. Per row and step the heightmap, every rest height, every bit
+of the mask, the candidates and the done flags must be equal, and reward and metrics equal to within
+1e-6. The first difference ends the run with exit status 1 and prints the task.
 
-With ``--standing`` the rules are those for packings that stand (com_hull, com_hull with margins,
-and the preference ``surest``), on small grids, with all kinds of illegal actions and all engines:
+With ``--standing`` the tasks use the rules for packings that stand (com_hull, com_hull with
+margins, and the preference ``surest``), on small grids, with all kinds of illegal actions and all
+engines:
 
     python benchmarks/fuzz_reference.py --standing --backend eager --out RESULT
 """
@@ -93,7 +94,7 @@ def build(task: dict[str, Any]) -> PackingEnv:
     if task["shapes"]:
         params = dict(task["params"])
         if params["contact_tol"] is None:
-            params["contact_tol"] = 0.02  # a cell, as on the other items
+            params["contact_tol"] = 0.02  # one cell, as for the other items
         return make_env(
             "irregular",
             num_envs=task["rows"],
@@ -128,7 +129,7 @@ def play(env: PackingEnv, task: dict[str, Any], limit: int) -> dict[str, int]:
         shape = mask.shape[:1]
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
         action = choose_uniform(mask, uniform)
-        # It is not specified to which legal placement an action out of range is projected.
+        # The reference does not specify to which placement an action out of range is projected.
         beyond = 0 if env.params.illegal_action == "project" else 2
         wild = torch.randint(-beyond, mask.shape[1] + beyond, shape, generator=generator)
         astray = torch.rand(shape, generator=generator) < task["illegal_share"]

@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# Everything that a machine with one GPU can show, in one call of at most ten minutes.
+# All measurements for a machine with one GPU, in one call of at most ten minutes.
 #
 #     benchmarks/gpu.sh [FOLDER]        default: gpu-results
 #     DEVICE=cpu benchmarks/gpu.sh      a rehearsal without a GPU: the same commands, small sizes
 #
 # FOLDER/results.tgz holds a JSON file and a log of each part. It is rewritten after every part, so
-# that a call that is cut short loses one part only. Nothing is installed. The order is by value:
+# an interrupted call loses only one part. Nothing is installed. The most important parts come first:
 # correctness, captured and eager steps, kernels, training. A part that fails or takes too long is
-# listed at the end, and the others run all the same; without a first step nothing else does.
+# listed at the end, and the others still run. If the first step fails, no other part runs.
 set -uo pipefail
 mkdir -p "${1:-gpu-results}"
 folder=$(cd "${1:-gpu-results}" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 device=${DEVICE:-cuda}
 python=${PYTHON:-$([ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)}
-most=${MOST_SECONDS:-560} # of everything; parts that no time is left for are listed as failed
+most=${MOST_SECONDS:-560} # for all parts; a part for which no time is left is listed as failed
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 plugins=$results/plugins
-mkdir "$plugins" # tests compare with torch's own operations: numba would only compile for minutes
+mkdir "$plugins" # tests then compare with torch's own operations; numba would compile for minutes
 echo "import sys; sys.modules['numba'] = None" > "$plugins/no_numba.py"
 export PYTHONUNBUFFERED=1 PYTHONPATH="$PWD/src:$plugins${PYTHONPATH:+:$PYTHONPATH}"
 export CUBLAS_WORKSPACE_CONFIG=:4096:8 # otherwise matrix products may differ from run to run
@@ -28,7 +28,7 @@ if [ "$device" = cpu ]; then
   patience=4 most=$((4 * most)) # the first step may compile, beside other programs
 fi
 
-part() { # part NAME SECONDS COMMAND...; parts.json tells how each one ended
+part() { # part NAME SECONDS COMMAND...; parts.json records how each part ended
   local name=$1 seconds=$(($2 * patience)) start=$SECONDS status=0
   shift 2
   [ "$seconds" -lt $((most - SECONDS)) ] || seconds=$((most - SECONDS))

@@ -3,12 +3,12 @@
     python benchmarks/host_reads.py [--agents dqn ppo ...] [--presets cuboid_online ...]
         [--device cpu] [--updates 1] [--cycles 3] [--out ...] [KEY=VALUE ...]
 
-Whole cycles of training, from update to update, are counted after a warm-up; by default for every
-agent on every preset that it supports. `host_reads` counts values that are read back and sizes that
-depend on data, also inside torch's operations. `cpu_step_counters` counts separately the step
-counters that Adam's kernel reads, on a CPU only. `copies` counts copies between devices and tensors
-made of Python numbers. Training is `steady` if all cycles allocate the same amount. KEY=VALUE
-changes all tasks.
+After a warm-up, the script counts over whole cycles of training, from update to update. By default
+it does so for every agent on every preset that the agent supports. `host_reads` counts values that
+are read back and sizes that depend on data, also inside torch's operations. `cpu_step_counters`
+counts separately the step counters that Adam's kernel reads, on a CPU only. `copies` counts copies
+between devices and tensors made of Python numbers. Training is `steady` if all cycles allocate the
+same amount. KEY=VALUE changes all tasks.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def compose_small(agent: str, preset: str, args: argparse.Namespace) -> Any:
 def count(trainer: Trainer, updates: int, cycles: int) -> dict[str, Any]:
     """Count over cycles of ``updates`` updates; each instrument runs in separate cycles."""
     run_updates(trainer, 2 * updates)
-    # 1. Reads, those inside torch's operations included.
+    # 1. Reads, including those inside torch's operations.
     reads = counting.reading_operations(lambda: run_updates(trainer, updates))
     counters = reads.pop(counting.STEP_COUNTERS, 0)
 
     # 2. Memory: equal in all cycles if training is steady.
     def cycle() -> None:
         run_updates(trainer, updates)
-        trainer.meter.read()  # otherwise it sums its values every few steps
+        trainer.meter.read()  # otherwise the meter sums its values, and allocates, every few steps
 
     trainer.meter.read()
     allocated = [counting.allocations(cycle) for _ in range(cycles)]

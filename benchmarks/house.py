@@ -5,10 +5,10 @@
 
 Every case runs in two worker processes of one thread, one per tree, whose ``src/`` comes first on
 ``PYTHONPATH``. Both warm up, which compiles the kernels, and then measure in turns; the tree that
-measures first changes with every round, so that a slow phase of the machine affects both. A round
-yields one ratio after / before, of the medians of its samples. A sample is CPU time of the process
-per unit of work (a step of all rows, a decision, a call). Both trees must compute the same results,
-bit for bit; a case that does not is marked and the exit status is 1.
+measures first changes with every round, so that a slow phase of the machine affects both. Each
+round gives one ratio: the median of its samples of `after`, divided by that of `before`. A sample
+is CPU time of the process per unit of work (a step of all rows, a decision, a call). Both trees
+must compute the same results, bit for bit; otherwise the case is marked and the exit status is 1.
 
 Training runs the command `packing train` in the worker; its unit is a frame, and both trees must
 log the same values. The steps of meshes use the meshes in ``DIR/meshes`` (``--data``, default
@@ -111,7 +111,7 @@ def household_or_meshes(data: Path | None) -> dict[str, Any]:
 
 
 def training(frames: int, *options: str) -> Work:
-    """Prepare a training run of the command line; its results are the logged values but times."""
+    """Prepare a training run of the command line; its results are the log without times."""
     from agents.cli.main import main
 
     folder = Path(tempfile.mkdtemp(prefix="house-"))

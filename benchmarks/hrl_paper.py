@@ -3,10 +3,10 @@
     nice -n 15 python benchmarks/hrl_paper.py [--minutes 20] [--run runs/hrl_paper] [KEY=VALUE ...]
 
 The protocol is that of the experiment (200 x 200 cells and 50 items, of which 20 are offered), with
-fewer rows, smaller batches and shorter stages (:data:`REDUCED`), and one thread. The networks have
-the sizes that give the 10.23 MB that the paper prints. Further arguments are passed to `packing
-train`. The curve is the run's `metrics.csv`. With `--collect` nothing is trained; the file of a
-finished or running run is read.
+fewer rows, smaller batches and shorter stages (:data:`REDUCED`), and one thread. The sizes of the
+networks are chosen to give the 10.23 MB that the paper prints. Further arguments are passed to
+`packing train`. The curve is the run's `metrics.csv`. With `--collect` nothing is trained; the file
+of a finished or running run is read.
 """
 
 from __future__ import annotations

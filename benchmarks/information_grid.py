@@ -4,11 +4,12 @@
         [--base RUN] [--visible 1] [--preview 0 5] [--out ...] [key=value ...]
 
 Each cell of the grid is a number of items that may be chosen and a number of further items that are
-known. `Beam` plans all of them with the values of a trained agent: `pretrained/cuboid_online` for
-one visible item, `pretrained/cuboid_buffer` for several. All cells play the same held-out
-instances. The JSON is written after each cell, and the same command continues an interrupted run;
-the picture is drawn at the end. `key=value` sets options of the environment, for another stream of
-boxes; then `--base` must be a run of an agent that was trained on this stream.
+known. `Beam` plans with all of these items and the values of a trained agent:
+`pretrained/cuboid_online` for one visible item, `pretrained/cuboid_buffer` for several. All cells
+play the same held-out instances. The JSON is written after each cell, and the same command
+continues an interrupted run; the picture is drawn at the end. `key=value` sets options of the
+environment, for another stream of boxes; then `--base` must be a run of an agent that was trained
+on this stream.
 """
 
 from __future__ import annotations
@@ -72,12 +73,13 @@ def play(visible: int, preview: int, settings: dict[str, Any]) -> Cell:
 def cells(
     settings: dict[str, Any], grid: set[tuple[int, int]], out: Path, processes: int
 ) -> Iterator[Cell]:
-    """Yield the cells that a file has for these settings, then the missing ones when they end."""
+    """Yield the cells that a file has for these settings, then each missing cell when it ends."""
     before = json.loads(out.read_text()) if out.exists() else {}
     rows = before["cells"] if before.get("settings") == settings else []
     yield from rows
     done = {(row["visible"], row["preview"]) for row in rows}
-    rest = sorted(grid - done, key=sum, reverse=True)  # the longest first: processes end together
+    # The longest cells first, so that the processes end at about the same time.
+    rest = sorted(grid - done, key=sum, reverse=True)
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         futures = [pool.submit(play, *cell, settings) for cell in rest]
         for future in as_completed(futures):

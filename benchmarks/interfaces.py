@@ -1,10 +1,10 @@
-"""Decisions per second of `cuboid_online` through each interface, from the rules to Gymnasium's.
+"""Decisions per second of `cuboid_online` through each interface: engine, TorchRL and Gymnasium.
 
     python benchmarks/interfaces.py [--stability none] [--rows 1 128 1024 4096] [--out ...]
 
-`rules` is the compiled engine without an environment: state, rewards, metrics and masks; it makes
-no other observation. `PackingEnv` and `PackingVectorEnv` (NumPy in and out) add their observations.
-Finished rows start their next episode in all three.
+`rules` is the compiled engine without an environment. It computes state, rewards, metrics and
+masks, but no other observation. `PackingEnv` and `PackingVectorEnv` (NumPy in and out) add their
+observations. Finished rows start their next episode in all three.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def pushed(boxes: np.ndarray) -> np.ndarray:
 
 
 def share(boxes: np.ndarray) -> float:
-    """Return the utilization by boxes ``[N, 6]``."""
+    """Return the utilization of boxes ``[N, 6]``."""
     return int(boxes[:, 3:].prod(axis=1).sum()) / math.prod(CONTAINER)
 
 

@@ -41,7 +41,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
 OF_BOXES: dict[str, dict[str, Any]] = {"layers": {"layers": None}, "on_like": {"on_like": False}}
 """Constraints that only boxes state, each with the handling that switches it off."""
 MOST_JUDGED = 300
-"""Largest number of free places that are judged per box; of more places, a random choice is."""
+"""Largest number of free places that are judged per box; of more, a random sample is judged."""
 
 
 @dataclass(frozen=True)
@@ -220,9 +220,9 @@ class Finished:
     def moves(self, places: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
         """Return how far the load with one more box may move along x and y, ``[P, 2]``, units.
 
-        These are the smallest and the largest whole number of units by which the load may move and
-        be balanced and inside. The whole load may move only if no box is preplaced and no edge is
-        cut off; on a pallet, only as far as no edge of the load leaves the deck.
+        These are the smallest and the largest whole number of units by which the load may move so
+        that it is balanced and inside. The whole load may move only if no box is preplaced and no
+        edge is cut off. On a pallet, no edge of the load may leave the deck.
         """
         rules = self.rules
         least, most = (np.zeros((len(places), 2), np.int64) for _ in range(2))
@@ -249,7 +249,7 @@ class Finished:
         return least, most
 
     def holds(self, first: int) -> bool:
-        """Return whether each box from ``first`` on has a way in, stands, and keeps the rules."""
+        """Return whether each box from ``first`` on has a way in, stands, and obeys the rules."""
         pile = self.rules.pile(len(self.items), self.container)
         load = BoxLoad(self.rules, self.container, pile)
         for number, item in enumerate(self.items):
@@ -269,7 +269,7 @@ class Finished:
 def _meets(
     boxes: np.ndarray, x: np.ndarray, y: np.ndarray, sides: Sequence[int], gap: int
 ) -> np.ndarray:
-    """Return a mask ``[X, Y]`` of places where a base meets a box's or is closer than a gap."""
+    """Return a mask ``[X, Y]`` of places that overlap a box, or are closer to it than ``gap``."""
     along_x = (x[:, None] < boxes[:, 3] + gap) & (x[:, None] + sides[0] + gap > boxes[:, 0])
     along_y = (y[:, None] < boxes[:, 4] + gap) & (y[:, None] + sides[1] + gap > boxes[:, 1])
     return (along_x.astype(np.float32) @ along_y.T.astype(np.float32)) > 0
@@ -311,6 +311,6 @@ def with_one_more(load: Finished, part: Part) -> Finished | None:
     least, most = load.moves(np.array([box]), item.handling.weight)
     move = np.tile([*np.clip(0, least[0], most[0]), 0], 2)
     items = [replace(i, box=tuple((np.array(i.box) + move).tolist())) for i in [*load.items, item]]
-    # 2. Fragile boxes stay the last.
+    # 2. Fragile boxes remain the last ones.
     late = [i for i in items if i.handling.fragile] if load.rules.fragile == "last" else []
     return replace(load, items=[*(i for i in items if i not in late), *late])

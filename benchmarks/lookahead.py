@@ -5,10 +5,11 @@
         [--candidates 24] [--rows 20] [--out ...] [key=value ...]
 
 BASE is a heuristic, a run or `pretrained/NAME`; `key=value` sets options of the environment, lists
-as in `scales=[1.0]`. Every budget is compared with the base alone, and both with the rule, paired
-by instance. `--ms` without a number only compares the base with the rule. Several bases are runs of
-one experiment with several seeds: the result has their mean and the half-width of its interval over
-the seeds (Student's t). Search takes only one base.
+as in `scales=[1.0]`. Every budget is compared with the base alone, and both are compared with the
+heuristic `--rule`, paired by instance. `--ms` without a number only compares the base with this
+heuristic. Several bases must be runs of one experiment with different seeds. Then the result has
+their mean and the half-width of its interval over the seeds (Student's t). Search takes only one
+base.
 
 Milliseconds are wall-clock time, with `--threads` threads. Every plan is checked by the reference
 program (`packing check`). The result is written after every budget.

@@ -18,9 +18,10 @@ from packing_env.types import Instances, State
 class LowestPacker:
     """A packer that puts every item at its lowest legal placement until each episode has ended.
 
-    The episodes equal those of the corresponding heuristic in an environment: rules, rewards and
-    ends are those of :mod:`packing_env.core.transition`, and only the next placement comes from the
-    search. If possible, a compiled operation carries out the decisions, with the same bits.
+    The episodes equal those of the corresponding heuristic in an environment.
+    :mod:`packing_env.core.transition` computes rules, rewards and done flags; only the next
+    placement comes from the search. If possible, a compiled operation carries out the decisions,
+    with the same bits.
 
     Args:
         lowest: The search, with the task and the items.

@@ -1,13 +1,13 @@
-"""Speed of packing as low as possible: search without maps, compared with maps of all placements.
+"""Speed of packing as low as possible: search without maps, or maps of all placements.
 
     python benchmarks/lowest_search.py [--data DIR] [--rules none com_hull] [--out ...]
 
-Whole episodes of `irregular_paper` in one container, every item at its lowest legal placement,
-without observations. The items are the meshes of `DIR/meshes`; without `--data`, the embedded
-household items. A decision consists of the choice (`choose_ms`: the search, or the maps and the
-choice from them) and of the step, with metrics and rewards. `measured` is the number of placements
-per decision whose rest height was computed; `judged` is the number to which the stability rule was
-applied. The packings of both ways must be equal bit for bit.
+The script packs whole episodes of `irregular_paper` in one container, every item at its lowest
+legal placement, without observations. The items are the meshes of `DIR/meshes`; without `--data`,
+the embedded household items. A decision consists of the choice (`choose_ms`: the search, or the
+maps and the choice from them) and of the step, with metrics and rewards. `measured` is the number
+of placements per decision whose rest height was computed; `judged` is the number to which the
+stability rule was applied. The packings of both ways must be equal bit for bit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Watched(LowestPlacement):
     """Search that times its choices and counts the placements it visits."""
 
     def forget(self) -> None:
-        """Start with no counts and times."""
+        """Reset the counts and times."""
         self.milliseconds: list[float] = []
         self.measured = self.judged = 0
 

@@ -1,14 +1,14 @@
-"""Value of the manager's item order: a trained worker with that order, and with largest first.
+"""Value of the manager's item order: a trained worker with this order, and with largest first.
 
     python benchmarks/manager_order.py [--seeds 0 1 2] [--work DIR] [--out ...] [key=value ...]
 
 Every seed is one `packing train experiment=learn_hierarchical`; a complete run under `--work` is
 not repeated. Then the trained policy plays the held-out instances twice: with its manager, and with
 the item of the largest bounding box first, as in stage 1. Everything else is equal, and differences
-are paired by instance. The worker was trained last with the manager's order, so largest first is at
-a slight disadvantage. The scores of both orders and of `random_legal`, and the length of stage 1,
-are reported too. Huang et al., RA-L 2023 report that the learned order packs 0.31 and 1.02 more of
-50 items.
+are paired by instance. In the last stage the worker was trained with the manager's order, so
+largest first is at a slight disadvantage. The scores of both orders and of `random_legal`, and the
+length of stage 1, are reported too. Huang et al., RA-L 2023 report that the learned order packs
+0.31 and 1.02 more of 50 items.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Each nest holds random parts, read and placed by trimesh. FCL (the Flexible Coll
 measures the distance of every two solids. Each part then leaves in the reverse order of the plan:
 
 - *Swept voxels*, for all nests: the voxels of side `PITCH` whose centre is inside a solid move
-  along the way out; none may meet such a voxel of a part that has not left yet.
+  along the way out. None of them may meet a voxel of a part that has not left yet.
 - *Exact sweeps*, for the first `EXACT` nests: in each step, a part moves by the distance that FCL
   measures (conservative advancement), but at least by `STEP`, until it is outside.
 """
@@ -36,13 +36,13 @@ FILES = (
     "esicup_shapes_piece1.obj", "ycb_035_power_drill.obj", "ycb_011_banana.obj",
 )  # fmt: skip
 CLEARANCES = (1.0, 0.3, 2.0, 0.5, 0.0)
-"""Millimetres, in turn."""
+"""Clearances of the nests, used in turn, millimetres."""
 TOLERANCE = 1e-3
 """Millimetres by which a measured distance may be shorter than the clearance."""
 PITCH = 2.0
 """Side of the swept voxels, millimetres."""
 EXACT, STEP = 5, 0.01
-"""Number of nests with exact sweeps; shortest step of these, millimetres."""
+"""Number of nests with exact sweeps; shortest step of a sweep, millimetres."""
 
 
 class Solid:
@@ -64,7 +64,7 @@ class Solid:
         self.body.setTransform(fcl.Transform(shift))
 
     def _middles(self) -> set[tuple[int, int, int]]:
-        """Return the voxels whose centre is inside: an odd number of faces lies above it."""
+        """Return the voxels whose centre is inside: below an odd number of faces."""
         low = np.floor(self.points.min(0) / PITCH).astype(int)
         size = np.ceil(self.points.max(0) / PITCH).astype(int) - low
         crossings = np.zeros(size, int)
@@ -97,14 +97,14 @@ def distance(one: Solid, others: Sequence[Solid]) -> float:
 
 
 def way(name: str) -> np.ndarray:
-    """Return the direction of ``+x``, ``-x``, ..."""
+    """Return the unit vector of ``+x``, ``-x``, ..."""
     direction = np.zeros(3)
     direction["xyz".index(name[1])] = 1.0 if name[0] == "+" else -1.0
     return direction
 
 
 def meets_in_voxels(solid: Solid, direction: np.ndarray, others: Sequence[Solid]) -> bool:
-    """Return whether a voxel inside of a solid would meet one of the others on its way out."""
+    """Return whether a voxel of a solid would meet a voxel of another one on its way out."""
     axis = int(np.abs(direction).argmax())
     sign = int(direction[axis])
     ahead: dict[tuple[int, ...], int] = {}  # the farthest voxel of each column of the others

@@ -5,7 +5,8 @@
     python benchmarks/nesting.py scaling [--seconds 30]
 
 `order`: 76 parts (robot brackets, mugs, blobs, a drill, bananas; `ORDER`) in 200 x 250 x 330 mm,
-with a clearance of 1 mm and of 0; the same parts are also packed on heightmaps without stability.
+with a clearance of 1 mm and of 0; the same parts are also packed on heightmaps without a stability
+rule.
 `strips`: the ESICUP instances of Lamas-Fernandez, Bennell and Martinez-Sykora (Oper. Res. 2023):
 parts of voxels, without rotation, in a container with a fixed floor; the height is minimized. Ways
 out are not required. DATA may also be the folder `data` of their public repository (`esicup.py`).
@@ -53,7 +54,7 @@ COARSE = {
     "small_med": (2,),
     "med_peaks": (2,),
 }
-"""Factors by which voxels are joined to coarser ones, by instance; in other instances 2, then 2."""
+"""Factors by which voxels are merged into coarser ones, by instance; by default 2, then 2."""
 
 
 def judged(plan: Plan) -> dict[str, Any]:

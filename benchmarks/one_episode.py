@@ -1,15 +1,16 @@
-"""Time of the parts of one short episode, end to end: the protocol of `experiment=seed_benchmark`.
+"""Time of each part of one short episode, with the protocol of `experiment=seed_benchmark`.
 
     python benchmarks/one_episode.py [--repeats 5] [--learn-repeats 1] [--out ...] [KEY=VALUE ...]
 
 The manager chooses an item, the worker its place, the environment takes the step, and the replay
-stores the transition. The second case then learns from a batch of the replay, drawn with
-replacement: one update of the worker and one of the manager. KEY=VALUE changes the experiment, as
-for `packing train`.
+stores the transition. In the first case nothing is learned. In the second case, the worker and the
+manager then make one update each, from a batch of the replay, drawn with replacement. KEY=VALUE
+changes the experiment, as for `packing train`.
 
 `elapsed_seconds` includes everything except imports. It is reported for the first run, which may
-have to build catalogues and compile kernels, and as the median of the repeats, which also build
-everything anew. `steps_per_second` includes the decisions and the update, but not the building.
+have to build catalogues and compile kernels. It is also reported as the median of the repeats,
+which build the task and the agent again. `steps_per_second` includes the decisions and the update,
+but not the building.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ METRICS = ("utilization", "compactness", "pyramidality", "items_packed", "illega
 PARTS = ("environment", "manager", "maps", "worker", "replay")
 """Parts of a decision."""
 UPDATES = ("update", "worker_update", "manager_update")
-"""Parts of learning; the first is all of it."""
+"""Parts of learning; the first includes the others."""
 
 
 def timed(watch: Stopwatch, part: str, owner: Any, name: str) -> None:

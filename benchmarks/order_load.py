@@ -48,7 +48,7 @@ def write_mesh(path: Path, number: int) -> None:
 
 
 def run(words: list[str], seconds: float, folder: Path) -> dict[str, Any]:
-    """Run the command; return its times, its largest memory and the numbers that it prints."""
+    """Run the command; return its times, its peak memory and the numbers that it prints."""
     out = folder / "packed"
     command = [*PACK, *words, "--seconds", str(seconds), "--out", str(out)]
     start = time.perf_counter()

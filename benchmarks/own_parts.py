@@ -1,4 +1,4 @@
-"""A folder of real parts, each once, in a small container: the packings that `packing pack` finds.
+"""Packings that `packing pack` finds for a folder of real parts, each once, in a small container.
 
     python benchmarks/own_parts.py --data DIR [--seconds 20] [--seeds 0 1 2] [--unit m] [--out ...]
 

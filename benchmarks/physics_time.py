@@ -47,7 +47,7 @@ def arguments() -> argparse.Namespace:
 
 
 def plan_of(options: argparse.Namespace, rules: str, path: Path) -> int:
-    """Write the one of 16 plans that has the most items; return their number."""
+    """Make 16 plans, write the one with the most items, and return its number of items."""
     items = {"source": "shapes"}
     if options.meshes:
         items = {"source": "meshes", "paths": str(options.meshes)}
@@ -80,7 +80,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def timed(path: Path, order: str) -> dict[str, Any]:
     """Run the command on one core; return its time and what it found."""
     settings = path.with_suffix(".yaml")
-    settings.write_text(json.dumps(SETTINGS[order]), encoding="utf-8")  # YAML as well
+    settings.write_text(json.dumps(SETTINGS[order]), encoding="utf-8")  # JSON is also YAML
     command = [sys.executable, "-m", "agents.cli.main", "check", str(path), "--physics", "--json"]
     command += ["--settings", str(settings)]
     if hasattr(os, "sched_setaffinity"):

@@ -32,7 +32,7 @@ Point = dict[str, float]
 
 
 class Curve(BaseCallback):
-    """Record a point per rollout; stop at the first one after the time is over."""
+    """Record a point per rollout; stop at the first point after the time is up."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

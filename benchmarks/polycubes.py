@@ -1,13 +1,14 @@
-"""Write polycubes as a folder of meshes with sequences; the rules are stated here.
+"""Write a folder of meshes of polycubes, with sequences.
 
     python benchmarks/polycubes.py FOLDER [--cubes 3 4 5] [--edge 0.04] [--sequences 2000]
 
-The shapes are all polycubes of these numbers of cubes that differ by more than a rotation (mirror
-images count twice): 2 of three, 8 of four, 29 of five. Each shape becomes one OBJ file for each
-pose in which it rests on a floor, up to turns about the vertical axis. A sequence has 100 items;
-each item is a shape with equal probability, in one of its poses with equal probability. The folder
-has the structure of the data sets of Zhao et al., TOG 2023 (`shape_vhacd`, `id2shape.json`,
-`test_sequence.json`, `train_sequence.json`), but these are not their shapes (BlockOut).
+The shapes are all polycubes with these numbers of cubes that differ by more than a rotation: 2 of
+three cubes, 8 of four and 29 of five. Mirror images count as two shapes. Each shape becomes one OBJ
+file for each pose in which it rests on a floor, up to turns about the vertical axis. A sequence has
+100 items; each item is a shape with equal probability, in one of its poses with equal probability.
+The folder has the structure of the data sets of Zhao et al., TOG 2023 (`shape_vhacd`,
+`id2shape.json`, `test_sequence.json`, `train_sequence.json`), but these are not their shapes
+(BlockOut).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Head of a result file: the command and its arguments, and what ``packing bench`` records."""
+"""Header of a result file: the command and its arguments, and what ``packing bench`` records."""
 
 from __future__ import annotations
 

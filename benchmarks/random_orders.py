@@ -132,7 +132,7 @@ def _on_pallet(options: Order, container: np.ndarray, random: np.random.Generato
 
 
 def _cuts(door: str, container: np.ndarray, random: np.random.Generator) -> list[list[Any]]:
-    """Draw one or two parallel edges that are cut off, none at the door."""
+    """Draw one or two parallel edges that are cut off, but no edge at the door."""
     closed = {"rear": "+x", "side": "+y", "top": "+z"}[door]
     one, other = sorted(random.choice(3, 2, replace=False).tolist())
     edges = [f"{a}{'xyz'[one]}{b}{'xyz'[other]}" for a in "+-" for b in "+-"]

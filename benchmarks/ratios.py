@@ -93,7 +93,7 @@ def measure() -> dict[str, float]:
 
 
 def fallen(found: Mapping[str, float], committed: Mapping[str, float]) -> list[str]:
-    """Return a warning for each ratio that has fallen, or that only one of the two sets has."""
+    """Return a warning for each ratio that has fallen, or that only one of the sets has."""
     said = [
         f"{name}: {found[name]:.3g} x NumPy is {found[name] / before:.2f} of {before:.3g}"
         for name, before in committed.items()

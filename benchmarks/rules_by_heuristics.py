@@ -44,7 +44,7 @@ PAIRS = (
     ("online_bph", "com_hull", "none"),
     ("heightmap_minimization", "com_hull", "none"),
 )
-"""V5: a heuristic, the rule under which it should pack less, and the one under which more."""
+"""V5: a heuristic and two rules; it should pack less under the first rule."""
 EVERYWHERE = ("random_legal", "first_fit", "heightmap_minimization", "deepest_bottom_left")
 
 

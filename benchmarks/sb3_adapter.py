@@ -1,4 +1,4 @@
-"""Frames per CPU second in Stable-Baselines3, by our adapter and by its own DummyVecEnv.
+"""Frames per CPU second in Stable-Baselines3, with our adapter and with its own DummyVecEnv.
 
     python benchmarks/sb3_adapter.py [--tasks irregular_com_hull cuboid_online] [--rows 16]
 

@@ -6,9 +6,9 @@
 
 `measure` trains PPO on boxes with 1, 2 and 4 processes of one thread each, with equal rows per
 process (weak scaling). It writes frames/s, and the time and bytes of the messages per update. The
-numbers of processes take turns, and the median of the repeats counts, so that other programs on the
-machine disturb all of them equally. If there are fewer cores than processes, the processes share
-cores, which the model takes into account.
+three numbers of processes take turns, so that other programs on the machine affect all of them
+equally; the results are medians of the repeats. If there are fewer cores than processes, the
+processes share cores, which the model takes into account.
 
 `model` predicts the time of an update in `n` processes. All do the same work at the same time, and
 sum the gradient in a ring: each sends and receives 2 (n - 1) / n of the message in 2 (n - 1) steps,
@@ -17,8 +17,8 @@ sum the gradient in a ring: each sends and receives 2 (n - 1) / n of the message
 
 (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC
 2009; between machines NCCL also has trees, whose latency grows with log2 n.) Latency and bandwidth
-of this machine are fitted to messages of two sizes, work to one process. The predictions for GPUs
-take link speeds from the makers' data sheets, and are not measured.
+of this machine are fitted to messages of two sizes; `work` is measured with one process. The
+predictions for GPUs use the link speeds of data sheets; they are not measured.
 
 `overlap` predicts how much time would be saved if the gradient were sent in `k` pieces while the
 backward pass, assumed to be half of an update, still runs. All pieces but the last can overlap with
@@ -26,7 +26,7 @@ the rest of the backward pass, and each further piece costs its latency:
 
     saved(k) = min((k - 1) / k * size, (k - 1) / k * backward) - (k - 1) * 2 (n - 1) latency
 
-where `size` is the part of the message that depends on its bytes.
+where `size` is the part of the message's time that depends on its bytes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ LINKS = {
 """Latency in seconds per step; bandwidth in bytes per second and GPU."""
 PARAMETERS = {"small": 4e5, "hrl_paper": 1.394e7, "a large transformer": 1e8}
 REPLAY_BYTES, ROW_BYTES = 40e9, 10e9
-"""Bytes of a GPU's memory that its shard of the replay and the states of its rows may take."""
+"""Bytes of a GPU's memory for its part of the replay, and for the states of its rows."""
 TASKS = {"cuboid_online": "dqn", "irregular_com_hull": "dqn"}
 """Presets, each with the agent whose replay is used."""
 WORK = 0.02
@@ -304,7 +304,7 @@ def model(args: argparse.Namespace) -> None:
 
 
 def saved(n: int, size: float, pieces: int, latency: float, bandwidth: float) -> float:
-    """Return the seconds of an update that a message in pieces saves; negative for a loss."""
+    """Return the seconds per update saved by sending a message in pieces; negative for a loss."""
     long = 2 * (n - 1) / n * size / bandwidth
     hidden = (pieces - 1) / pieces * min(long, WORK / 2)
     return hidden - (pieces - 1) * 2 * (n - 1) * latency

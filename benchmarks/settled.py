@@ -4,10 +4,11 @@ A heuristic packs a folder of meshes; the packings are measured before and after
 
     python benchmarks/settled.py --meshes FOLDER --piles 20
 
-Manifold computes the exact volume that an item shares with earlier items and the floor. `float`
-bounds how far an item is above what is below it: moved down by this length, the item enters
-something. `inside` is the depth to which an item in its place enters others: the shortest side of
-the bounding box of a shared volume. Needs `pip install packing-env[mesh] manifold3d`.
+Manifold computes the exact volume that an item shares with earlier items and the floor. `float` is
+an upper bound of the distance from an item to the next thing below it: an item that is moved down
+by this length enters something. `inside` is the depth to which an item in its place enters others:
+the shortest side of the bounding box of the shared volume. Needs `pip install packing-env[mesh]
+manifold3d`.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def pack(options: argparse.Namespace) -> list[Packing]:
 class Solids:
     """The solids of a packing as manifolds.
 
-    A mesh that is not a manifold (some are several bodies that cut each other) is None. It is
-    counted, but left out of exact measurements.
+    A mesh that is not a manifold is None (some meshes are several bodies that cut each other). It
+    is counted, but left out of exact measurements.
     """
 
     def __init__(self, packing: Packing, manifold: Any) -> None:
@@ -86,7 +87,7 @@ class Solids:
         return found if found.status() == manifold.Error.NoError else None
 
     def shared(self, order: int, down: float) -> tuple[float, float]:
-        """Return volume (m^3) and depth (m) that an item, moved down, shares with earlier items.
+        """Move an item down; return the volume (m^3) and depth (m) shared with earlier items.
 
         The floor counts as an earlier item. The shared volume consists of connected pieces; the
         depth is the shortest side of a piece's bounding box, and the largest over the pieces.

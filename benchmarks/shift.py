@@ -1,11 +1,11 @@
-"""The weights of RS-125 on boxes with other sides: unchanged, trained further, or trained anew.
+"""The weights of RS-125 on boxes with other sides, compared with further or new training.
 
     python benchmarks/shift.py [--frames 200000] [--work DIR]
 
-RS-125 has sides of 1 to 5 cells. Streams with other ranges of sides (laws) are played by
-`pretrained/cuboid_online` unchanged, by the same weights after further training
-(`warm_start.checkpoint`), by an agent trained from random weights with as many decisions, and by
-the best heuristic. All play the same held-out streams. With `--frames 0` nothing is trained.
+RS-125 has sides of 1 to 5 cells. Four policies play streams with other ranges of sides:
+`pretrained/cuboid_online` unchanged, the same weights after further training
+(`warm_start.checkpoint`), an agent trained from random weights with as many decisions, and the best
+heuristic. All play the same held-out streams. With `--frames 0` nothing is trained.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from agents.training.evaluate import Estimate
 EXPERIMENT, BASE = "learn_cuboid_afterstate", "pretrained/cuboid_online"
 HEURISTICS = ["deepest_bottom_left", "lowest_z", "heightmap_minimization"]
 LAWS = ((1, 5), (1, 3), (1, 4), (2, 4), (2, 5), (3, 5), (1, 6), (2, 6))
-"""Shortest and longest side of each law, in cells; the first is that of RS-125."""
+"""Ranges of sides: shortest and longest side in cells; the first is that of RS-125."""
 FINE_TUNING = 2e-4
-"""Learning rate of further training, between the start and the end of the first training's."""
+"""Learning rate of further training, between the first and the last rate of the first training."""
 
 
 def settings(low: int, high: int, instances: int) -> list[str]:
-    """Return the settings of a law, which training and evaluation share."""
+    """Return the settings of a range of sides, which training and evaluation share."""
     return [
         "generator=uniform_cuboids",
         f"generator.low={low}",
@@ -43,7 +43,7 @@ def settings(low: int, high: int, instances: int) -> list[str]:
 
 
 def played(run: Path, law: list[str]) -> dict[str, Any]:
-    """Play a law with the weights of RS-125; return the `results.json`."""
+    """Play a range of sides with the weights of RS-125; return the `results.json`."""
     done = run / "results.json"
     if not done.is_file():
         code = packing(["eval", f"checkpoint={BASE}", *law, f"run_dir={run}"])
@@ -53,7 +53,7 @@ def played(run: Path, law: list[str]) -> dict[str, Any]:
 
 
 def compare(low: int, high: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Train and play on one law."""
+    """Train and play on one range of sides."""
     law, work = settings(low, high, args.instances), args.work / f"sides_{low}_{high}"
     found = played(work / "unchanged", law)["policies"]
     frames = [f"trainer.frames={args.frames}", f"agent.lr_frames={args.frames}"]
@@ -79,7 +79,7 @@ def compare(low: int, high: int, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Play every law and write the JSON after each."""
+    """Play every range of sides and write the JSON after each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--frames", type=int, default=200_000)
     parser.add_argument("--instances", type=int, default=1000)

@@ -2,10 +2,10 @@
 
     python benchmarks/soak.py [--decisions 1e6] [--out benchmarks/results/soak.json]
 
-5 % of the actions are drawn from all actions, legal or not; 1 % are NaN (in `continuous` mode; in
-the other modes actions are integers, so these are out of range too); and 1 % are out of range. The
-other actions are random legal ones. After every step the script checks that no entry of the state
-or of the result is NaN, that no height has fallen, that `utilization <= compactness <=
+5 % of the actions are drawn from all actions, legal or not, and 1 % are out of range. Another 1 %
+are NaN in `continuous` mode; in the other modes actions are integers, so these are out of range,
+too. The other actions are random legal ones. After every step the script checks that no entry of
+the state or of the result is NaN, that no height has fallen, that `utilization <= compactness <=
 pyramidality`, and that invalid actions are counted as illegal. Memory is that of the process; its
 growth is measured after the first tenth.
 """
@@ -68,7 +68,7 @@ def invalidate(env: PackingEnv, root: TensorDictBase) -> torch.Tensor:
 
 
 def check(root: TensorDictBase, following: TensorDictBase, invalid: torch.Tensor) -> None:
-    """Raise an AssertionError if a law is violated after a step."""
+    """Raise an AssertionError if one of these conditions is violated after a step."""
     for name, value in following.items(True, True):
         if value.is_floating_point() and bool(value.isnan().any()):
             raise AssertionError(f"{name} is NaN")

@@ -13,14 +13,14 @@ With ``--released``, all items are also released at once:
         --physics seed=1
 
 With ``--tries``, every choice of the policy is simulated before it is played
-(`agents.search.Finalists`; ``--limit`` is its share of the allowed motion). Such packings must be
-judged with another seed of the simulation.
+(`agents.search.Finalists`; ``--limit`` sets its option `limit`). Such packings must be judged with
+another seed of the simulation.
 
-Without ``--rules``, a task is measured under its own rule, with its preference ``surest``; the
-tasks in `RULES` are measured under the rules listed there.
+Without ``--rules``, the tasks in `RULES` are measured under the rules listed there. Any other task
+is measured under its own rule, with its preference ``surest``.
 
-A policy is a heuristic or a checkpoint: pretrained weights, or a training run. New cells are added
-to the result file; a cell that the file already has is not measured again.
+A policy is a heuristic or a checkpoint: pretrained weights, or a training run. New combinations are
+added to the result file; a combination that the file already has is not measured again.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def cell(packings: list[Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def failures(reports: list[PhysicsReport]) -> dict[str, Any]:
-    """Count which item moved first in sequential piles: the one just placed, or an older one."""
+    """Count whether the item that moved first in sequential piles was the one just placed."""
     failed = [r.items[r.first_failure] for r in reports if r.first_failure is not None]
     placed = [item for item in failed if item.moved]
     return {

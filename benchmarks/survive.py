@@ -3,7 +3,7 @@
     python benchmarks/survive.py [saves] [training] [full] [signals] [--work DIR] [--out ...]
 
 - `saves`: a process that only writes and rotates checkpoints is killed (SIGKILL) at 50 random
-  moments. Each time the newest complete checkpoint must load, and must be the last one that the
+  moments. Each time the newest complete checkpoint must load. It must be the last one that the
   process reported, or the one that it was writing.
 - `training`: `packing train` is killed at five random moments and continues with `resume=auto`.
   Each time at most one save interval may be lost; at the end all tensors must equal those of an
@@ -186,7 +186,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def fill_disk(work: Path, chance: random.Random) -> dict[str, Any]:
-    """Fail a save and truncate a checkpoint; return which checkpoints are loaded."""
+    """Make a save fail and truncate a checkpoint; return which checkpoints are loaded."""
     run = work / "full"
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(run)], capture_output=True, text=True, check=True

@@ -3,17 +3,17 @@
     python benchmarks/telemetry.py [--agents dqn ppo] [--envs cuboid_online] [--blocks 80]
         [--set KEY=VALUE ...]
 
-Two runs with the same seed alternate step by step. One is watched as by default: metrics of every
-step and update, a row in `metrics.csv` every log interval, a bar that is drawn twice a second, kept
-batches. The other is not watched. Both make the same decisions and updates, so the two steps of a
-pair differ only in the watching. A block is one log interval, so it includes all periodic work. The
-time of a step is the CPU time of the process; the time of the drawing thread counts only for the
-watched run.
+Two runs with the same seed alternate step by step. One is watched, with the default telemetry:
+metrics of every step and update, a row in `metrics.csv` every log interval, a progress bar that is
+drawn twice a second, and kept batches. The other is not watched. Both make the same decisions and
+updates, so the two steps of a pair differ only in the telemetry. A block is one log interval, so it
+includes all periodic work. The time of a step is the CPU time of the process; the time of the
+drawing thread counts only for the watched run.
 
-For every step of the interval, the median over blocks of the ratio of the two times is computed.
-The cost is the mean of these medians, weighted by the unwatched times, minus one. Its 95 % interval
-comes from resampled blocks. At the end, weights, moments, replay, environment and random generators
-must be equal bit for bit.
+For every step of the interval, the script takes the ratio of the two times, watched to unwatched,
+and its median over the blocks. The cost is the mean of these medians, weighted by the unwatched
+times, minus one. Its 95 % interval comes from resampled blocks. At the end, weights, moments,
+replay, environment and random generators must be equal bit for bit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RESAMPLES = 2_000
 
 
 def trainer_of(config: DictConfig, *, watched: bool) -> Trainer:
-    """Build a training loop from the configuration; unwatched, it computes no metrics."""
+    """Build a training loop from the configuration; an unwatched one computes no metrics."""
     torch.manual_seed(config.seed)
     trainer: Any = build_trainer(config)
     if not watched:
@@ -96,7 +96,7 @@ class Run:
                 part.close()
 
     def state(self) -> dict[str, Any]:
-        """Return the state that must not depend on the watching."""
+        """Return the state that must not depend on the telemetry."""
         parts: dict[str, Any] = {
             "agent": self.trainer.agent,
             "replay": self.trainer.replay,

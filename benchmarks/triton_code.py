@@ -56,7 +56,7 @@ SCENE: Any = scene.Scene._make(TYPES[name] for name in scene.Scene._fields)
 _PLANES = dict.fromkeys(("rest", "sums", "sides", "peak", "images"), "*fp32")
 
 LATTICES = ((1, 32, 20), (3, 40, 25), (4, 200, 40))
-"""Steps, cells along a side, and cells along a window's side; the last is the reference one."""
+"""Lattice step, cells along a side, cells along a window's side; the last is the reference one."""
 
 
 class Variant(NamedTuple):

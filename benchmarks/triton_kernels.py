@@ -65,7 +65,7 @@ class Cost(NamedTuple):
 
 
 def cost(code: Code, lattice: Lattice) -> Cost:
-    """Read the loops of the kernel of drop maps: floors, and tests with scans of blocks in them."""
+    """Compute costs from the kernel's loops: floors, and tests, which contain the scans."""
     place = {address: i for i, (address, _) in enumerate(code.instructions)}
     loops = []
     for end, (address, text) in enumerate(code.instructions):
@@ -78,7 +78,7 @@ def cost(code: Code, lattice: Lattice) -> Cost:
     test = min((o for o in loops if _holds(o, block)), key=lambda loop: loop[1] - loop[0])
     floor = min((o for o in inner if o[1] <= test[0]), key=lambda loop: loop[0])
     walks = _count(r"\bLDG", texts[slice(*floor)]) / (THREAD_ROWS.value + 2)
-    # Iterations of the floors' loop that the compiler wrote out after it belong to no program.
+    # The compiler unrolls some iterations of the floors' loop after it; they are subtracted below.
     again = _count(r"\bLDG", texts[floor[1] : test[0]]) / (THREAD_ROWS.value + 2)
     inside = {i for start, end in loops for i in range(start, end)}
     around = texts[test[0] : block[0]] + texts[block[1] : test[1]]
@@ -128,7 +128,7 @@ def _holds(outer: tuple[int, int], loop: tuple[int, int]) -> bool:
 def scanned_share(
     episodes: int, steps: int, items: int, lattice: Lattice = REFERENCE
 ) -> list[float]:
-    """Return the mean share of blocks that tiles scan, by the step of an episode.
+    """Return the mean share of blocks that tiles scan, for each step of an episode.
 
     Items are drawn from the catalogue of `irregular_paper`; placements are random legal ones.
     """
@@ -187,7 +187,7 @@ def tile_of(lattice: Lattice) -> tuple[int, int]:
 
 
 def _tiled(marks: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
-    """Return which tiles hold a mark."""
+    """Return which tiles contain a placement that is marked."""
     rest = [(0, -n % side) for n, side in zip(marks.shape, tile, strict=True)]
     padded = np.pad(marks, rest)
     nx, ny = (n // side for n, side in zip(padded.shape, tile, strict=True))
@@ -212,7 +212,7 @@ def estimate(of: Cost, share: float, lattice: Lattice = REFERENCE) -> dict[str, 
 
 
 def named(of: Cost) -> dict[str, dict[str, float]]:
-    """Return costs in the form of the result file."""
+    """Return costs as they are written to the result file."""
     return {name: work._asdict() for name, work in of._asdict().items()}
 
 
@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=5, help="random episodes")
     parser.add_argument("--steps", type=int, default=20, help="decisions of an episode")
     parser.add_argument("--items", type=int, default=5, help="items per step")
-    parser.add_argument("--share", type=float, help="this share of scanned blocks, not measured")
+    parser.add_argument("--share", type=float, help="share of scanned blocks; default: measured")
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,15 +1,16 @@
-"""Share of cells that drop maps with exact pruning scan, by blocks, tiles, floors and order.
+"""Share of cells that drop maps with exact pruning scan, for several blocks, tiles and orders.
 
     python benchmarks/triton_pruning.py [--steps 20] [--items 2] [--out FILE]
 
 The reference configuration is that of `triton_kernels.py`: windows of `irregular_paper` over the
 ground of an episode of random placements, 200 x 200 cells, a placement at every fourth cell. A tile
 of placements scans a block of cells if, for one of its placements, the block's bound (highest
-ground - lowest cell) exceeds the rest height known so far. The first known rest height is a floor:
-the largest value of lowest ground - lowest cell (`pooled`), or of the gaps at the lowest cell of
-each block (`cell`). Blocks are visited row by row (`rows`), or in the order in which their bounds
-exceed the floor (`best`). `final` is a lower limit for every order, because it uses the final rest
-heights. ``8 then 4`` tests blocks of 8 x 8, and the quarters of those that bind.
+ground - lowest cell) exceeds the rest height known so far. The first known rest height is a floor.
+It is the largest value of lowest ground - lowest cell over the blocks (`pooled`), or the largest
+gap at the lowest cell of a block (`cell`). Blocks are visited row by row (`rows`), or in the order
+in which their bounds exceed the floor (`best`). `final` is a lower limit for every order, because
+it uses the final rest heights. ``8 then 4`` tests blocks of 8 x 8, and then the quarters of the
+blocks that must be scanned.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Blocks(NamedTuple):
 
 
 def blocks_of(ground: np.ndarray, bottom: np.ndarray, side: int) -> Blocks:
-    """Return the blocks of a window, in rows; those without a finite cell never bind."""
+    """Return the blocks of a window, in rows; blocks without a finite cell are never scanned."""
     shape = tuple((n - m) // STRIDE + 1 for n, m in zip(ground.shape, bottom.shape, strict=True))
     whole = [-(-n // 8) * 8 for n in bottom.shape]
     cells = np.full(whole, np.inf, np.float32)
@@ -63,7 +64,7 @@ def blocks_of(ground: np.ndarray, bottom: np.ndarray, side: int) -> Blocks:
 
 
 def tiled(maps: np.ndarray, tile: tuple[int, int], fill: float) -> np.ndarray:
-    """Return maps ``[N, nx, ny]`` by tile and placement, ``[N, tiles, placements]``."""
+    """Return maps ``[N, nx, ny]`` divided into tiles, ``[N, tiles, placements]``."""
     rest = [(0, -n % side) for n, side in zip(maps.shape[1:], tile, strict=True)]
     padded = np.pad(maps, ((0, 0), *rest), constant_values=fill)
     count, nx, ny = padded.shape

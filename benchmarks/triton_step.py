@@ -2,14 +2,14 @@
 
 The time is estimated for the preset `cuboid_online` from the machine code for sm_90. All code
 counts once per row, including the start of an episode, although most rows do not reset. The loops
-over the cells under an item count as for the longest sides. Three times are estimated per row and
-multiprocessor:
+over the cells under an item have as many iterations as for the longest sides. Three times are
+estimated per row and multiprocessor:
 
 - issue: one instruction per cycle and scheduler;
 - latency: a row is one warp, and as many warps are resident as the registers allow. Each
   instruction waits four cycles for the previous one. The first instruction that reads a register
-  that is still being loaded waits for all loads, in a loop from the L1 cache, elsewhere from
-  memory;
+  that is still being loaded waits for all loads. Loads in a loop come from the L1 cache, all others
+  from memory;
 - memory traffic: every byte of a row that is read or written, once.
 
 The estimate is the sum of the three, as if none overlapped.
@@ -36,7 +36,7 @@ REGISTERS, RESIDENT = 65_536, 32
 """Registers of a multiprocessor, and largest number of programs that it holds."""
 
 IN_CACHE, IN_MEMORY, DEPENDENT = 35, 800, 4
-"""Cycles until a load from the L1 cache, a load from memory, and an instruction are done."""
+"""Latency in cycles of a load from the L1 cache, a load from memory, and an instruction."""
 
 SIDE = 5
 """Longest side of an item in `cuboid_online`, cells."""
@@ -110,7 +110,7 @@ def loops_of(code: Code) -> list[Loop]:
 
 
 class Work(NamedTuple):
-    """Work of a warp for a row: instructions, waits for loads in loops, and for other loads."""
+    """Work of a warp for a row: instructions, waits for loads in loops, waits for other loads."""
 
     instructions: int
     in_loops: int
@@ -133,7 +133,7 @@ def waits(texts: list[str]) -> int:
 
 
 def work_of(code: Code, planes: int) -> Work:
-    """Count the largest work of one row; ``planes`` is the number of maps that the step computes.
+    """Count the work of one row in the worst case; ``planes`` is the number of maps per step.
 
     A loop around loops over cells runs once per window row, and once more for the lines of a hull.
     The loop around such loops runs once per map. Of two loops over the cells of a window row, the

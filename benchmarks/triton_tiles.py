@@ -1,4 +1,4 @@
-"""Estimated times of drop maps with other tiles and blocks than the kernel's own.
+"""Estimated times of drop maps with tiles and blocks that differ from those of the kernel.
 
     python benchmarks/triton_tiles.py [--out benchmarks/results/triton_tiles.json]
 

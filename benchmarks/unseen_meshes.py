@@ -5,12 +5,13 @@
         [--ms 100] [--searched 128]
 
 `blobs`: the 200 objects of `DIR/pools/random_blobs_*.npz`, the last 50 held out, in a cube of
-0.2 m, with as many seeds as `--folds`. `folds`: cross-validation over the files of `DIR/meshes`,
-dealt to the folds in an order drawn with seed 0. Every run is one `packing train
-experiment=learn_meshes`. With `--copies` it also trains on copies of its meshes at these scales,
-because a few meshes have only a few sizes. Agent and heuristics then pack the same sequences of
-held-out meshes, at their true size. With `--ms` the agent packs the first `--searched` sequences
-again, with that many milliseconds of search per decision. Differences are paired by instance.
+0.2 m. `--folds` is the number of seeds. `folds`: cross-validation over the files of `DIR/meshes`,
+which are assigned to the folds in a random order (seed 0). Every run is one `packing train
+experiment=learn_meshes`. With `--copies`, a run also trains on copies of its meshes at these
+scales, because a few meshes have only a few sizes. Agent and heuristics then pack the same
+sequences of held-out meshes, at their true size. With `--ms` the agent packs the first `--searched`
+sequences again, with that many milliseconds of search per decision. Differences are paired by
+instance.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def differences(
 
 
 def splits(kind: str, data: Path, folds: int, work: Path) -> list[list[str]]:
-    """Return the overrides of every run: its folder, the share held out, and the container."""
+    """Return the overrides of every run: its folder, the held-out share, and the container."""
     if kind == "blobs":
         folder = work / "blobs"
         if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Drop-height maps of several visible items over an episode: recomputed, or updated.
+"""Time of drop-height maps of several visible items over an episode: recomputed, or updated.
 
     python benchmarks/updated_maps.py [--visible 5 20] [--out ...]
 
@@ -62,7 +62,7 @@ def episode(visible: int, seed: int, **overrides: Any) -> list[Decision]:
 
 
 def maps_of(decisions: list[Decision], *, update: bool) -> list[Tensor]:
-    """Return the maps of every decision, in order: updated, or each computed anew."""
+    """Return the maps of all decisions in order, either updated or recomputed for each decision."""
     first = decisions[0]
     known = DropHeights.new(first.heightmap, first.which, first.stride)
     maps = []

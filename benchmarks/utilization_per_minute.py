@@ -5,8 +5,8 @@
 
 Each run is one `packing train experiment=...` on one thread; further arguments are passed to it.
 The plot shows the log: the mean utilization of the episodes that ended since the previous row of
-the log, played by the exploring agent. The clock starts with training. A first short run of each
-experiment fills the cache of compiled kernels and is discarded.
+the log. The agent explores in these episodes. The clock starts with training. A first short run of
+each experiment fills the cache of compiled kernels and is discarded.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Values learned from search: does a value of afterstates that fits play-outs pack more?
+"""Values learned from search: does an agent pack more if its values are fitted to play-outs?
 
     python benchmarks/values_of_search.py gather FOLDER --base RUN --seconds 1080 --seed 0
     python benchmarks/values_of_search.py fit FOLDER --base RUN [--instances 2048] [--save FOLDER]
 
-In states of the policy's own episodes, `gather` plays on from the best placements by the base's
-value and from a few others: all of a state meet the same futures, in which the base decides once
-more and its value stands for the rest. The means of these returns are labels of all afterstates
-compared, not of the chosen one alone (Veness et al., "Bootstrapping from game tree search", NeurIPS
-2009). What they share does not matter for a decision, so `fit` weighs their differences within a
-state ten times as much. Several processes may gather, with different seeds. The new values and the
-base then play the same held-out sequences, greedily; a tenth of the states is held out of the fit.
-`pretrained/irregular_com_hull` is the first run of `afterstates.py learn_com_hull` after this.
+`gather` plays episodes with the base. In some states it simulates the placements with the best
+values, and a few others. All placements of a state have the same futures. In each future the base
+makes one more decision, and its value estimates the rest. The mean returns are labels of all
+compared afterstates, not only of the chosen one (Veness et al., "Bootstrapping from game tree
+search", NeurIPS 2009). An error that all labels of a state share does not change a decision, so
+`fit` gives ten times as much weight to the differences within a state. Several processes may
+gather, with different seeds. A tenth of the states is held out of the fit. The new values and the
+base then play the same held-out sequences, greedily. `pretrained/irregular_com_hull` was made in
+this way from the first run of `afterstates.py learn_com_hull`.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ from packing_env import PackingEnv, make_env
 from packing_env.core.transition import is_done
 
 BEST, OTHERS, FUTURES, DEPTH = 10, 2, 4, 2
-"""Placements of a state by value, further ones, futures that all meet, decisions in each."""
+"""Numbers of best placements, other placements, futures, and decisions in each future."""
 ROWS, CANDIDATES, EVERY = 16, 32, 3
-"""Episodes at once, placements among which the base decides in play-outs, steps between labels."""
+"""Parallel episodes, candidates of the base in play-outs, mean steps between labelled states."""
 CONSIDERED = 128
-"""Placements of which the best are labelled."""
+"""Number of candidates, of which the best are labelled."""
 AMONG, EXPLORED = 4, 0.15
-"""Share of the decisions that are uniform among so many of the best, to see more states."""
+"""To see more states, a share of the decisions (`EXPLORED`) is uniform among the best `AMONG`."""
 MIX, STATES = 0.1, 32
-"""Weight of the errors that a state's placements share; states of a minibatch."""
+"""Weight of the errors that a state's placements share; number of states in a minibatch."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ class Labels:
         features: ``[N, F]`` of the maps, as the value's network takes them.
         context: ``[N, C]`` further inputs.
         target: ``[N]`` mean return of the play-outs after the placement, times the policy's scale.
-        half: ``[N]`` by how much the mean of the even futures is larger.
-        base: ``[N]`` value by the base.
-        count: ``[S]`` afterstates of each state.
+        half: ``[N]`` mean return of the even futures minus the mean of all futures.
+        base: ``[N]`` value of the base.
+        count: ``[S]`` number of afterstates of each state.
     """
 
     features: Tensor
@@ -117,7 +118,7 @@ class Gatherer:
     def _label(
         self, candidate: Tensor, rank: Tensor, reward: Tensor, inputs: tuple[Tensor, ...]
     ) -> None:
-        """Play on from placements of every unfinished row that has several."""
+        """Play on from the placements of every unfinished row that has several legal ones."""
         state = self.env.get_known_state()
         there = candidate >= 0
         rows = (~is_done(state) & (there.sum(1) > 1)).nonzero().squeeze(1)
@@ -189,7 +190,7 @@ class Fit:
         self.held_out, self.learned = order.split((len(count) // 10, len(count) - len(count) // 10))
 
     def errors(self, states: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return errors ``[S, K]``, and those within each state, 0 where there is no afterstate."""
+        """Return errors ``[S, K]``, and errors minus the mean of their state; 0 if missing."""
         real = self.real[states].float()
         error = (values - self.labels.target[self.index[states]]) * real
         mean = error.sum(1, keepdim=True) / real.sum(1, keepdim=True)
@@ -212,7 +213,7 @@ class Fit:
         return total / int(self.labels.count[self.held_out].sum())
 
     def run(self, epochs: int, lr: float) -> None:
-        """Minimise the squared errors, those within states and those that a state shares."""
+        """Minimise the squared errors within states and, with less weight, all squared errors."""
         optimizer = torch.optim.Adam(self.value.parameters(), lr)
         steps = epochs * -(-len(self.learned) // STATES)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: 0.02 ** (k / steps))
@@ -228,9 +229,10 @@ class Fit:
 
 
 def variances(labels: Labels) -> dict[str, float]:
-    """Return the variance of label less base within states, and how much of it is no noise.
+    """Return the variance of label minus base within states, and the part of it that is not noise.
 
-    The two halves of the futures err independently, so their product is the play-outs' knowledge.
+    The noise of the two halves of the futures is independent. So the mean product of their
+    differences from the base contains no noise.
     """
     state = torch.arange(len(labels.count)).repeat_interleave(labels.count)
 
@@ -282,7 +284,7 @@ def fit(args: argparse.Namespace) -> None:
 
 
 def save(args: argparse.Namespace, policy: Any, states: int) -> None:
-    """Write the learned policy, which considers ``args.candidates`` placements."""
+    """Write the learned policy, which evaluates ``args.candidates`` placements per decision."""
     export_policy(args.base, args.save, [f"agent.num_candidates={args.candidates}"])
     meta = {**checkpoint.load(args.save).meta, "states_of_search": states}
     checkpoint.write(args.save, {"agent": {"policy": policy.state_dict()}}, meta)
@@ -292,7 +294,7 @@ def main() -> None:
     """Gather labels, or fit them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", choices=["gather", "fit"])
-    parser.add_argument("folder", type=Path, help="of the labels")
+    parser.add_argument("folder", type=Path, help="folder of the labels")
     parser.add_argument("--task", default="irregular_com_hull")
     parser.add_argument("--base", required=True, help="a run, a checkpoint or pretrained/NAME")
     parser.add_argument("--seed", type=int, default=0)
@@ -301,7 +303,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--instances", type=int, default=2048)
     parser.add_argument("--save", type=Path, help="folder of the learned policy")
-    parser.add_argument("--candidates", type=int, default=256, help="that it considers, saved")
+    parser.add_argument("--candidates", type=int, default=256, help="number, saved policy")
     parser.add_argument("--out", default="benchmarks/results/values_of_search.json")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -52,7 +52,7 @@ _FITS = {
 }
 """Whether a part fits as ordered, if it may be turned, and if it may also lie on any face."""
 _TRIALS = (0.05, 0.2, 0.5, 2.0)
-"""Seconds of successive searches for a load with more of a part."""
+"""Seconds of successive searches for a load with more pieces of a part."""
 _ATTRIBUTES = {
     "no_stacking": "stackable", "max_load": "max_load", "fragile": "fragile", "lifo": "group",
     "layers": "layers", "on_like": "on_like", "together": "together",
@@ -265,7 +265,7 @@ class BoxReasons(Reasons):
         return ""
 
     def _place(self, part: Part, names: Sequence[str], *, alone: bool = False) -> Any:
-        # A box of a set needs no place if its set has none, so its set is not tried here.
+        # Only the single box is tried, not its set. If it has a place, its reason is `together`.
         label = part.handling.get("together")
         pieces = (p.quantity for p in self._parts.values() if p.handling.get("together") == label)
         is_set = label is not None and sum(pieces) > 1
