@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from tests.one_container import GEOMETRIES, env_of, may_put, put
+from tests.tiny import tiny_env
 
+from packing_env.core import feasibility
 from packing_env.reference import maps
 from packing_env.types import lid
 
@@ -101,3 +104,16 @@ def test_stacks_of_one_height_are_level_however_they_are_made(geometry: str, cel
     assert int(state["items_packed"]) == 4
     assert float(state["placement_support"][0, 3]) == 1.0
     assert state["heightmap"].unique().tolist() == [np.float32(8 * cell)]
+
+
+def test_the_lid_is_closed_just_above_a_micrometre() -> None:
+    """float32(z + peak) <= float32(H + 1e-6)."""
+    env = tiny_env(1, stability="none")
+    items = dict(env.catalogue.tensors())
+    zero = torch.zeros(1, dtype=torch.int64)
+    ground = torch.zeros(1, *env.params.grid)
+    for above, legal in ((0.0, True), (0.9e-6, True), (3e-6, False)):
+        items["peak"] = torch.full_like(items["peak"], env.params.height + above)
+        item, there = zero[:, None], zero[:, None] == 0
+        found = feasibility.placement_maps(ground, item, there, items, env.params)
+        assert bool(found.legal[0, 0, 0, 0, 0]) is legal

@@ -90,19 +90,6 @@ def test_an_illegal_action_may_be_projected(action_mode: str, value: float | Non
     assert (following["metrics", "illegal_actions"] == 1).all()
 
 
-def test_projection_goes_to_the_nearest_place_of_the_same_orientation() -> None:
-    env = tiny_env(1, illegal_action="project", stability="none")
-    root = env.reset()
-    item = int(root["observation", "item_id"])
-    w, h = env.catalogue.size[item, 0].tolist()
-    x, y = env.params.grid
-    footprint = env.catalogue.bottom[item, 0].isfinite()
-    assert footprint.any(1).nonzero().max() == w - 1
-    assert footprint.any(0).nonzero().max() == h - 1
-    env.step(root.set("action", torch.tensor([x * y - 1])))  # orientation 0, the far corner
-    assert env.state["placement"][0, 0].tolist() == [0, 0, x - w, y - h]
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool])
 def test_an_action_of_another_dtype_is_refused(dtype: torch.dtype) -> None:
     env = tiny_env(3)

@@ -1,7 +1,6 @@
-"""All action modes act on the same state: same placements, same bits."""
+"""Action modes beside `placement`: equal to the reference, and what each defines itself."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +9,6 @@ from tensordict import TensorDict
 from tests.tiny import (
     act,
     differing,
-    enact,
-    legal_choice,
     maps_of,
     play,
     play_beside_reference,
@@ -22,53 +19,10 @@ from tests.tiny import (
 
 from packing_env import WorkerMaps
 from packing_env.core.actions import MODES
-from packing_env.core.orientation import decode_placement
 from packing_env.envs import PackingEnv
 from packing_env.testing import Decision, Referee
-from packing_env.types import AUTORESETS
 
 OVER_PLACEMENTS = ("multi_head", "hierarchical", "continuous")
-TASKS: dict[str, dict[str, Any]] = {
-    "online": {},
-    "buffer": {"num_visible": 3, "preview": 1, "grid_step": 2, "num_envs": (2, 3)},
-    "short": {"num_visible": 2, "max_steps": 2, "stability": "none", "illegal_action": "noop"},
-}
-
-
-def shared(steps: TensorDict) -> TensorDict:
-    """Return the entries that do not depend on the mode."""
-    own = ("action", "action_mask", "executed_action", "manager", "worker")
-    return steps.exclude(
-        *own,
-        *(("next", key) for key in own),
-        *((*at, "observation", key) for at in ((), ("next",)) for key in ("heights", "placeable")),
-    )
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("action_mode", OVER_PLACEMENTS)
-def test_the_same_placements_give_the_same_bits(action_mode: str, task: str) -> None:
-    """Actions recorded in ``placement`` mode are encoded and replayed, with both ways to reset."""
-    options = dict(TASKS[task])
-    num_envs = options.pop("num_envs", 5)
-    plain, plain_env = [], tiny_env(num_envs, **options)
-    root = plain_env.reset()
-    generator, actions, before = stream(), [], []
-    for _ in range(20):
-        root = act(plain_env, root, generator)
-        actions.append(root["action"].clone())
-        step, root = plain_env.step_and_maybe_reset(root)
-        plain.append(step.clone())
-        before.append(state_of(plain_env))
-    assert torch.stack(plain)["next", "done"].sum() > 3
-    for autoreset in AUTORESETS:
-        env = tiny_env(num_envs, action_mode=action_mode, shell={"autoreset": autoreset}, **options)
-        root = env.reset()
-        for action, expected, state in zip(actions, plain, before, strict=True):
-            step, root = env.step_and_maybe_reset(enact(env, root, action))
-            assert not differing(shared(step), shared(expected))
-            if autoreset == "native":
-                assert not differing(state_of(env), state)
 
 
 @pytest.mark.parametrize("illegal_action", ["terminate", "noop", "project"])
@@ -231,18 +185,6 @@ def test_worker_maps_are_the_maps_of_the_chosen_item(stability: str) -> None:
 # ---------------------------------------------------------------- what all modes share
 
 
-@pytest.mark.parametrize("action_mode", sorted(MODES))
-def test_a_saved_state_goes_on_bit_for_bit(action_mode: str) -> None:
-    options = {"action_mode": action_mode, "num_visible": 2, "num_candidates": 30}
-    env, other = tiny_env((2, 2), **options), tiny_env((2, 2), **options)
-    play(env, 4)
-    saved = env.get_state()
-    first = play(env, 6, root=env.reset(saved, set_state=True))
-    again = play(other, 6, root=other.reset(saved, set_state=True))
-    assert not differing(first, again)
-    assert first["next", "done"].any()
-
-
 @pytest.mark.parametrize("action_mode", ["multi_head", "hierarchical"])
 def test_each_legal_placement_is_as_likely(action_mode: str) -> None:
     """All placements are equally likely, not all items or heads: a chi-square test."""
@@ -266,18 +208,3 @@ def test_each_legal_placement_is_as_likely(action_mode: str) -> None:
     statistic = ((counts[legal] - expected) ** 2 / expected).sum()
     freedom = int(legal.sum()) - 1
     assert abs(statistic - freedom) < 4 * (2 * freedom) ** 0.5
-
-
-@pytest.mark.parametrize("action_mode", sorted(MODES))
-def test_encode_is_the_inverse_of_place(action_mode: str) -> None:
-    env = tiny_env(6, action_mode=action_mode, num_visible=3, grid_step=2, num_candidates=12)
-    root = env.reset()
-    choice = legal_choice(env, root, stream())
-    if env.mode.lists:
-        choice = env.state["candidate"].gather(1, choice[:, None]).squeeze(1)
-    placement = decode_placement(choice, env.mode.num_orientations, env.params)
-    entries = env.mode.encode(placement, state_of(env))
-    assert set(entries) == set(env.takes)
-    back = env.mode.decode(entries, state_of(env))
-    for name in ("slot", "orientation", "x", "y", "valid"):
-        assert torch.equal(getattr(back, name), getattr(placement, name)), name

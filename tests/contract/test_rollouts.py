@@ -29,26 +29,6 @@ def test_native_equals_masked_for_the_presets(preset: str) -> None:
     assert not differing(native, masked)
 
 
-@pytest.mark.parametrize("autoreset", AUTORESETS)
-def test_next_of_a_finished_row_is_its_terminal_observation(autoreset: str) -> None:
-    """``next`` equals the result of a plain ``step``, which never resets."""
-    env = tiny_env(5, shell={"autoreset": autoreset})
-    plain = tiny_env(5)
-    root, generator, finished = env.reset(), stream(), 0
-    plain.reset()
-    for _ in range(15):
-        action = legal_action(root["action_mask"], generator)
-        state = env.get_state()
-        step, root = env.step_and_maybe_reset(root.set("action", action))
-        seen = plain.reset(state, set_state=True)
-        alone = plain.step(seen.set("action", action))["next"]
-        assert not differing(step["next"], alone)
-        finished += int(alone["done"].sum())
-        assert not root["done"].any()
-        assert torch.equal(root["metrics", "items_packed"] == 0, alone["done"])
-    assert finished > 3
-
-
 def wrapped(autoreset: str, **task: Any) -> EnvBase:
     transforms = Compose(
         StepCounter(max_steps=3),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import cuboid_env, maps_of, play_beside_reference, tiny_env
+from tests.tiny import cuboid_env, maps_of, tiny_env
 
 from packing_env.core.actions import MODES
 from packing_env.envs import PackingEnv
@@ -47,14 +47,6 @@ def test_the_mask_of_a_truncated_row_is_the_rules(make: Any, action_mode: str) -
             assert torch.equal(mask[alone], legal.flatten(2).any(-1)[alone])
         if env.mode.lists:
             assert torch.equal(mask[alone], (env.state["candidate"] >= 0)[alone])
-
-
-@pytest.mark.parametrize("action_mode", MASKED)
-def test_the_reference_says_the_same(action_mode: str) -> None:
-    """The plain program's masks, of truncated rows too, are compared in every step."""
-    options = {"action_mode": action_mode, "num_candidates": 8, "max_steps": 2}
-    env = tiny_env(4, num_visible=2, **options)
-    assert play_beside_reference(env, 6, mask_bits=None) > 4
 
 
 def test_a_stuck_row_is_terminated_whatever_its_count_of_steps() -> None:

@@ -1,35 +1,13 @@
-"""Cuboids as integer boxes: stacking trees worked out by hand, legality, the raster, the maps."""
+"""Cuboids as integer boxes: stacking trees worked out by hand."""
 
 import pytest
 import torch
 from tests.kernels.piles import as_tensor
 
-from packing_env import PackingParams, kernels
-from packing_env.core.cuboids import boxes
+from packing_env import kernels
 from packing_env.reference import boxes as reference
 
 Box = reference.Box
-
-
-def task(stability: str = "none", **changes: object) -> PackingParams:
-    """A container of 1000 x 1000 x 1000 units, its raster of 100 x 100 cells."""
-    given = {
-        "container": (1.0, 1.0, 1.0),
-        "cell": 0.01,
-        "unit": 0.001,
-        "geometry": "boxes",
-        "action_mode": "candidate",
-        "stability": stability,
-        "num_items": 10,
-        "observation": ("heightmap", "item_features"),
-    }
-    return PackingParams(**{**given, **changes})
-
-
-def cells(side: int = 10, stability: str = "none") -> PackingParams:
-    """A cube of ``side`` cells; a unit is as large as a cell."""
-    size = float(side)
-    return task(stability, container=(size, size, size), cell=1.0, unit=None)
 
 
 def put(*drops: tuple[int, int, int, int, int]) -> list[Box]:
@@ -56,8 +34,6 @@ def holds(rule: str, *drops: tuple[int, int, int, int, int]) -> bool:
         assert kernels.box_stable(*arguments, z, rule, backend=backend).item() == expected
     return expected
 
-
-# ---------------------------------------------------------------------- the stacking tree
 
 BLOCK = (0, 0, 20, 10, 4)
 
@@ -111,19 +87,3 @@ def test_a_box_below_over_two_paths_gets_both_loads() -> None:
     assert holds("stacking_tree", *pile)
     assert not holds("stacking_tree", *pile, (100, 0, 50, 2, 1))
     assert holds("stacking_tree", *pile, (100, 0, 44, 2, 1))
-
-
-# ---------------------------------------------------------------------- the raster
-
-
-def test_the_raster_keeps_what_is_higher_and_rows_without_a_box() -> None:
-    params = cells(4)
-    before = torch.tensor([[[0.0, 5.0], [1.0, 0.0]], [[0.0, 0.0], [1.0, 0.0]]])
-    before = torch.nn.functional.pad(before, (0, 2, 0, 2))
-    box = torch.tensor([[0, 0, 2, 2, 2, 3]] * 2, dtype=torch.int32)
-    kept = before.clone()
-    after = boxes.raise_heightmap(before, box, torch.tensor([True, False]), params)
-    assert after[0, :2, :2].tolist() == [[3, 5], [3, 3]]
-    assert not after[0, 2:].any()
-    assert torch.equal(after[1], kept[1])
-    assert torch.equal(before, kept)

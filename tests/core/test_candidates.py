@@ -1,6 +1,5 @@
-"""The K lowest legal placements."""
+"""The K lowest legal placements, and the features of candidates."""
 
-import pytest
 import torch
 from tests.tiny import stream, tiny_env
 
@@ -43,29 +42,3 @@ def test_features_describe_the_candidates() -> None:
     row = torch.arange(3)
     assert torch.allclose(seen[row, action, 0] * env.params.grid[0], place[:, 2].float())
     assert torch.allclose(seen[row, action, 1] * env.params.grid[1], place[:, 3].float())
-
-
-def scene(index: torch.Tensor, z: torch.Tensor, legal: torch.Tensor, **changes: object):
-    """A scene of one item whose generator proposes ``index``."""
-    name = f"proposes_{len(candidates.GENERATORS)}"
-    dropped = torch.zeros(len(index), dtype=torch.int64)
-    candidates.register(name, lambda scene: candidates.Proposals(index, dropped))
-    params = PARAMS.evolve(candidate_generator=name, **changes)
-    rows = torch.zeros(len(index), 1, dtype=torch.int64)
-    return candidates.Scene({}, rows, rows == 0, maps(z, legal), {}, params)
-
-
-@pytest.fixture(autouse=True)
-def _only_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "GENERATORS", dict(candidates.GENERATORS))
-
-
-def test_legal_and_distinct_proposals_in_their_order() -> None:
-    z = torch.arange(24.0)[None] * 0.001
-    legal = torch.ones(1, 24, dtype=torch.bool)
-    legal[0, 7] = False
-    found = candidates.propose(scene(torch.tensor([[9, 7, -1, 3, 9, 3, 20]]), z, legal))
-    assert found.index.tolist() == [[9, 3, 20, -1, -1]]
-    assert found.z[0, :3].tolist() == [z[0, 9], z[0, 3], z[0, 20]]
-    assert found.z[0, 3:].isinf().all()
-    assert found.overflow.tolist() == [0]

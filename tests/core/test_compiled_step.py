@@ -7,7 +7,7 @@ import pytest
 import torch
 from tensordict import TensorDictBase
 from tests.engine.engines import Engines, overwritten
-from tests.tiny import cuboid_env, differing, play_beside_reference, stream, tiny_env
+from tests.tiny import cuboid_env, differing, stream, tiny_env
 
 from packing_env import kernels
 from packing_env.engine.operations import ON_CELLS, supported_ground
@@ -122,20 +122,6 @@ def test_equals_the_rules_in_wide_containers(rule: str) -> None:
     """Windows of several vectors, and columns further from an edge than a byte tells."""
     items = {"grid": (74, 270), "height": 200, "sides": (60, 70), "num_items": 4}
     Engines(on_cells, num_envs=1, items=items, stability=rule).play(2)
-
-
-@pytest.mark.parametrize(
-    ("ground", "mode", "rule"),
-    [
-        *((ground, "placement", rule) for ground in GROUNDS for rule in RULES[ground]),
-        *((ground, mode, "center_hull") for ground in GROUNDS for mode in MODES[1:]),
-    ],
-)
-def test_episodes_equal_the_reference(ground: str, mode: str, rule: str) -> None:
-    env = GROUNDS[ground](3, action_mode=mode, num_visible=2, stability=rule)
-    assert env.engine.name == "compiled"
-    illegal_share = 0.0 if mode == "continuous" else 0.1
-    assert play_beside_reference(env, 12, mask_bits=60, illegal_share=illegal_share) > 0
 
 
 # ---------------------------------------------------------------------- resets and states

@@ -78,24 +78,6 @@ def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str)
             assert proposed(name, here)[0][row] == expected
 
 
-@BOXES
-@pytest.mark.parametrize("name", ["all_placements", "split_spaces", "split_space_drops"])
-def test_candidates_are_legal_distinct_and_in_the_order_proposed(name: str, geometry: str) -> None:
-    boards, here = random_scene(1, geometry=geometry, candidate_generator=name)
-    found = candidates.propose(here)
-    z, legal = candidates.judge(here, found.index)
-    there = found.index >= 0
-    assert torch.equal(legal, there)
-    assert torch.equal(z[there], found.z[there])
-    raw = candidates.GENERATORS[name](here).index
-    for row in range(len(boards)):
-        kept = [i for i in found.index[row].tolist() if i >= 0]
-        assert len(set(kept)) == len(kept)
-        legal_raw = candidates.judge(here, raw[row : row + 1].expand(len(boards), -1))[1][row]
-        expected = list(dict.fromkeys(raw[row][legal_raw].tolist()))
-        assert kept == expected
-
-
 # ------------------------------------------------------------------------- capacity
 
 
@@ -110,18 +92,6 @@ def test_proposals_beyond_the_capacity_are_counted(
     assert some == [row[:12] for row in every]
     assert dropped == [max(0, len(row) - 12) for row in every]
     assert sum(dropped) > 0
-
-
-def test_what_a_generator_dropped_is_in_the_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split, "MAX_PROPOSALS", 6)
-    _, here = random_scene(4, candidate_generator="split_spaces", num_candidates=2)
-    raw = candidates.GENERATORS["split_spaces"](here)
-    found = candidates.propose(here)
-    _, legal = candidates.judge(here, raw.index)
-    for row in range(4):
-        kept = len(set(raw.index[row][legal[row]].tolist()))
-        assert int(found.overflow[row]) == int(raw.dropped[row]) + max(0, kept - 2)
-    assert found.overflow.sum() > 0
 
 
 # ------------------------------------------------------------------ irregular items

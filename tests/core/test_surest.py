@@ -75,25 +75,6 @@ def test_rules_that_imply_the_tasks_own_are_a_ladder() -> None:
         assert ladder == ((*reversed(rules), stability) if expected else ())
 
 
-def test_the_strictest_rule_that_leaves_an_item_any_decides() -> None:
-    env = tiny_env(24, num_visible=2, contact_tol=0.0, illegal_action="noop", surest=RULES)
-    torch.manual_seed(0)
-    td, seen = env.reset(), set()
-    for _ in range(8):
-        lenient = legality(env, surest=())
-        tiers = [lenient & legality(env, surest=(), stability=rule) for rule in RULES[::-1]]
-        tiers, mask = [*tiers, lenient], legality(env)
-        for row, slot in torch.cartesian_prod(torch.arange(24), torch.arange(2)).tolist():
-            filled = [number for number, tier in enumerate(tiers) if tier[row, slot].any()]
-            if not filled:
-                assert not mask[row, slot].any()
-                continue
-            assert torch.equal(mask[row, slot], tiers[filled[0]][row, slot])
-            seen.add((filled[0], torch.equal(mask[row, slot], lenient[row, slot])))
-        td = step_mdp(env.step(env.rand_action(td)))
-    assert {(0, False), (1, False), (2, True)} <= seen
-
-
 @pytest.mark.parametrize("engine", ["rules", pytest.param("compiled", marks=needs_numba)])
 def test_a_placement_that_is_stable_but_not_among_the_surest_is_illegal(engine: str) -> None:
     options = {"contact_tol": 0.0, "illegal_action": "noop", "surest": RULES}

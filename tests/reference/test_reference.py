@@ -119,6 +119,8 @@ def test_stacking_two_blocks() -> None:
     assert found["compactness"] == pytest.approx(24 / 48)
     assert found["pyramidality"] == pytest.approx(1.0)
     assert found["stability"] == 1.0
+    assert found["support_ratio"] == 1.0
+    assert found["height_ratio"] == 0.3
 
 
 def test_range_pct_keeps_where_the_unrotated_item_would_fit() -> None:
