@@ -181,29 +181,6 @@ def test_long_thin_loads_are_lowered() -> None:
     assert len(load) > 10**5
 
 
-@pytest.mark.parametrize("shape", ["random", "tower", "corner", "slabs"])
-def test_boxes_are_lowered_onto_the_highest_below(shape: str) -> None:
-    draw = np.random.default_rng(5)
-    sides = draw.integers(1, 9, (200, 3))
-    corners = draw.integers(0, 30, (200, 3))
-    if shape == "tower":
-        corners[:, :2] //= 10
-    elif shape == "corner":
-        sides[0], corners[0] = (10**9, 1, 1), 0
-    elif shape == "slabs":
-        sides[::2, :2] = 40
-    order = np.lexsort(corners.T)
-    sides, corners = sides[order], corners[order]
-    lower_boxes = compiled().blocks.lower_boxes
-    strips = floor_strips(corners[:, :2], sides[:, :2])
-    lower_boxes(corners, sides, strips, np.zeros(1, np.int8))
-    assert (strips[:, 1::2] - strips[:, ::2] + 1).prod(1).mean() <= 8
-    high = corners + sides
-    for n in range(200):
-        over = ((corners[:n, :2] < high[n, :2]) & (high[:n, :2] > corners[n, :2])).all(1)
-        assert corners[n, 2] == high[:n, 2][over].max(initial=0)
-
-
 def test_the_lowering_of_boxes_ends_at_once_when_it_is_halted() -> None:
     corners, sides = np.array([[0, 0, 9]]), np.ones((1, 3), np.int64)
     strips = floor_strips(corners[:, :2], sides[:, :2])

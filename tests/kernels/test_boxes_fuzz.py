@@ -2,13 +2,11 @@
 
 import random
 
-import numpy as np
 import pytest
 import torch
-from tests.kernels.piles import CROWDED, WORLDS, World, as_tensor, random_case
+from tests.kernels.piles import WORLDS, World, as_tensor, random_case
 
 from packing_env import kernels
-from packing_env.kernels.boxes import tree_eager as boxes_tree_eager
 from packing_env.reference import boxes as reference
 
 BACKENDS = kernels.available_backends()
@@ -68,44 +66,6 @@ def test_more_supports_than_share_a_load() -> None:
     for backend in BACKENDS:
         stable = kernels.box_stable(boxes, lower, size, z, "stacking_tree", backend=backend)
         assert torch.equal(stable, expected)
-
-
-@pytest.mark.parametrize("count", [3, 4, 7, 16])
-def test_the_normal_equations_give_the_least_squares_shares(count: int) -> None:
-    """The centres are on a lattice, so right angles occur, where the conditions are too few."""
-    rng = np.random.default_rng(count)
-    spots = np.array([(x, y) for x in range(0, 12, 2) for y in range(0, 12, 2)], float)
-    for _ in range(40):
-        at = spots[rng.permutation(len(spots))[:count]]
-        centre = rng.choice([at.mean(0), rng.integers(0, 11, 2).astype(float)])
-        there = torch.ones(1, 1, count, dtype=torch.bool)
-        x, y = (torch.from_numpy(at[:, axis].copy()).view(1, 1, -1) for axis in range(2))
-        point = (torch.full((1, 1), centre[0]).double(), torch.full((1, 1), centre[1]).double())
-        shares = boxes_tree_eager._least_squares(there, x, y, point)[0, 0].numpy()
-        expected = reference.least_squares(list(at), centre)
-        np.testing.assert_allclose(shares, expected, atol=1e-6, rtol=1e-6)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_padding_is_never_stable_and_changes_nothing(backend: str) -> None:
-    case = random_case(0, CROWDED)
-    lower, size = case.lower.clone(), case.size.clone()
-    lower[:, 3] = -1
-    size[:, 5, 2] = 0
-    boxes = torch.cat((case.boxes, torch.zeros(10, 5, 6, dtype=torch.int32)), 1)
-    kept = [p for p in range(12) if p not in (3, 5)]
-    z = kernels.box_drop(boxes, lower, size, backend=backend)
-    assert not z[:, [3, 5]].any()
-    assert torch.equal(
-        z[:, kept], kernels.box_drop(case.boxes, case.lower, case.size, backend=backend)[:, kept]
-    )
-    for rule in kernels.BOX_RULES:
-        stable = kernels.box_stable(boxes, lower, size, z, rule, backend=backend)
-        assert not stable[:, [3, 5]].any()
-        alone = kernels.box_stable(
-            case.boxes, case.lower[:, kept], case.size[:, kept], z[:, kept], rule, backend=backend
-        )
-        assert torch.equal(stable[:, kept], alone)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -522,30 +522,3 @@ def test_an_interrupted_sketch_keeps_the_nest(monkeypatch: pytest.MonkeyPatch) -
         search._try(sketch, time.perf_counter() + 20.0)
     assert search.pieces == before
     assert sum(search.left) + len(before) == 20
-
-
-@pytest.mark.parametrize(
-    ("tabulated", "coarse", "patience"),
-    [(True, False, 1000), (True, True, 40), (False, False, 40)],
-)
-def test_attempts_under_a_lid_have_more_patience_with_tables_of_fine_voxels(
-    tabulated: bool, coarse: bool, patience: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not tabulated:
-        monkeypatch.setattr(levels, "TABULATED", 0)
-    level, search = turned_dome(24)
-    if coarse:
-        sketch = level.coarser([2])
-        assert sketch is not None
-        search = search._empty(sketch.level)
-    search.fill(1e9, fillings=1)
-    given = []
-
-    def fails(search: NestSearch, pieces: list[Piece], *options: object) -> None:
-        given.append(options[2])
-
-    monkeypatch.setattr(NestSearch, "_apart", fails)
-    tried = search.tried
-    assert not search._under(search.height - 1, math.inf)
-    assert given == [patience] * (4 * search._threads)
-    assert search.tried - tried == len(given)
