@@ -255,81 +255,24 @@ def test_a_plan_that_keeps_a_rule_holds_and_one_that_breaks_it_is_refused(
     assert violation.item in (None, len(wrong) - 1)
 
 
-ALL = {
-    "no_stacking": True,
-    "max_load": True,
-    "fragile": "top",
-    "lifo": True,
-    "weight_limit": 20.0,
-    "balance": 0.05,
-    "clearance": 0.2,
-    "wall_clearance": 0.0,
-    "preplaced": [[0.0, 0.8, 0.0, 0.2, 0.2, 0.2]],
-    "support": 0.8,
-    "door": "top",
-}
-LOAD: list[Item] = [
-    (LOW, {"weight": 4.0, "max_load": 3.0, "group": 2, "layers": 2}),
-    (HIGH, {"weight": 3.0, "group": 1, "on_like": True}),
-    (FAR, {"weight": 6.5, "fragile": True}),
-    ((6, 6, 2, 10, 10, 3), {"weight": 1.0, "fragile": True}),
-]
-CHANGES: dict[str, tuple[int, dict[str, Any]]] = {
-    "no_stacking": (0, {"stackable": False}),
-    "max_load": (0, {"max_load": 2.9}),
-    "fragile": (3, {"fragile": False}),
-    "lifo": (0, {"group": 0}),
-    "weight_limit": (3, {"weight": 7.1}),
-    "balance": (2, {"weight": 12.0}),
-    "layers": (0, {"layers": 1}),
-    "on_like": (1, {"name": "another"}),
-}
-TIGHTER: dict[str, Any] = {
-    "weight_limit": 13.9,
-    "balance": 0.001,
-    "clearance": 0.21,
-    "wall_clearance": 0.01,
-    "door": "side",
-    "preplaced": [[0.0, 0.0, 0.0, 0.1, 0.1, 0.1]],
-}
-FOUND = {"door": "path", "preplaced": "overlap"}
-
-
-def test_each_change_of_a_plan_with_all_constraints_is_found(tmp_path: Path) -> None:
-    report = checked(plan_of(ALL, LOAD), tmp_path)
-    assert report.holds, report.violation
-    for rule, (item, change) in CHANGES.items():
-        items = [*LOAD]
-        items[item] = (items[item][0], items[item][1] | change)
-        violation = checked(plan_of(ALL, items), tmp_path).violation
-        assert violation is not None, rule
-        assert violation.claim == rule, violation
-
-
-def test_each_tighter_constraint_of_a_plan_is_found(tmp_path: Path) -> None:
-    behind: Item = ((0, 5, 0, 4, 8, 4), {"weight": 0.0})  # in the way of what comes in by the side
-    rules = ALL | {"clearance": 0.0, "preplaced": [], "balance": 0.5}
-    items = [behind, *LOAD]
-    assert checked(plan_of(rules, items), tmp_path).holds
-    for name, value in TIGHTER.items():
-        chosen = (rules, items) if name == "door" else (ALL, LOAD)
-        violation = checked(plan_of(chosen[0] | {name: value}, chosen[1]), tmp_path).violation
-        assert violation is not None, name
-        assert violation.claim == FOUND.get(name, name), violation
-
-
-@pytest.mark.parametrize("entry", [{"support": 0.5}, {"door": "rear"}])
-def test_plans_on_maps_do_not_have_them(entry: dict[str, Any], tmp_path: Path) -> None:
-    plan = plan_of(entry, [(LOW, {})], geometry="maps")
+@pytest.mark.parametrize(
+    ("rules", "handling", "claim"),
+    [
+        ({"support": 0.5}, {}, "support"),
+        ({"door": "rear"}, {}, "door"),
+        ({"overhang": [0.2, 0.1]}, {}, "overhang"),
+        ({"cut": [["-x-z", 0.4, 0.2]]}, {}, "cut"),
+        ({}, {"layers": 2}, "layers"),
+    ],
+)
+def test_plans_on_maps_do_not_have_them(
+    rules: dict[str, Any], handling: dict[str, Any], claim: str, tmp_path: Path
+) -> None:
+    plan = plan_of(rules, [((4, 4, 0, 6, 6, 1), handling)], geometry="maps")
     plan.pop("unit")
     violation = checked(plan, tmp_path).violation
     assert violation is not None
-    assert violation.claim in entry
-    plan = plan_of({}, [(LOW, {"layers": 2})], geometry="maps")
-    plan.pop("unit")
-    violation = checked(plan, tmp_path).violation
-    assert violation is not None
-    assert violation.claim == "layers"
+    assert violation.claim == claim
 
 
 # ------------------------------------------------------------------ boxes under others
@@ -376,22 +319,6 @@ def test_a_box_put_in_under_another_bears_it(
     assert not any(load_of(rules | door, [*hall, (BENEATH, same)]))
     results = load_of(rules | door, [*hall, (BENEATH, same | beneath)])
     assert [[*result] for result in results] == [[], [], [], [rule]]
-
-
-def test_weights_above_a_box_put_in_are_counted_once() -> None:
-    table = (4, 0, 0, 6, 4, 1)
-    hall: list[Item] = [
-        (table, {"max_load": 3.0}),
-        ((0, 0, 0, 3, 4, 2), {}),
-        ((7, 0, 0, 10, 4, 2), {}),
-        (ROOF, {"weight": 2.0}),
-        ((4, 0, 1, 5, 4, 2), {"weight": 0.5}),
-        ((5, 0, 1, 6, 4, 2), {"weight": 0.5}),
-    ]
-    rules = {"max_load": True, "door": "side"}
-    assert not any(load_of(rules, hall))
-    hall[-1] = (hall[-1][0], {"weight": 0.500001})
-    assert [[*result] for result in load_of(rules, hall)][-1] == ["max_load"]
 
 
 # ------------------------------------------------------------------ definitions in plain loops
@@ -536,15 +463,15 @@ def test_an_empty_load_is_balanced() -> None:
 # ------------------------------------------------------------------ many boxes
 
 
-def test_a_load_of_thousands_is_checked(tmp_path: Path) -> None:
+def test_a_load_of_many_boxes_is_checked(tmp_path: Path) -> None:
     rules = {
         **{"max_load": True, "lifo": True, "weight_limit": 1e4, "balance": 0.5, "support": 1.0},
         **{"door": "rear", "fragile": "top", "no_stacking": True},
     }
-    places = [(x, y, z) for x in range(15) for y in range(20) for z in range(10)]
+    places = [(x, y, z) for x in range(10) for y in range(15) for z in range(10)]
     handling = {"weight": 1.0, "max_load": 9.0, "layers": 10, "group": 1}
     items: list[Item] = [((x, y, z, x + 1, y + 1, z + 1), handling) for x, y, z in places]
-    plan = plan_of(rules, items, container=[1.5, 2.0, 1.0], utilization=1.0)
+    plan = plan_of(rules, items, container=[1.0, 1.5, 1.0], utilization=1.0)
     report = checked(plan, tmp_path)
     assert report.holds, report.violation
-    assert report.items == 3000
+    assert report.items == 1500

@@ -147,12 +147,3 @@ def test_utilization_is_of_what_is_left_of_a_container(tmp_path: Path) -> None:
     report = checked(plan, tmp_path)
     assert report.holds, report.violation
     assert report.utilization == pytest.approx(plan["utilization"])
-
-
-@pytest.mark.parametrize("rules", [PALLET, LOWER])
-def test_plans_on_maps_have_neither(rules: dict[str, Any], tmp_path: Path) -> None:
-    plan = plan_of(rules, [((4, 4, 0, 6, 6, 1), {})], geometry="maps")
-    plan.pop("unit")
-    violation = checked(plan, tmp_path).violation
-    assert violation is not None
-    assert violation.claim in rules
