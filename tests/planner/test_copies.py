@@ -12,7 +12,7 @@ from tests.planner.orders import checked
 
 import packing_env as pe
 from agents.cli.main import main
-from packing_env.planner import Fill, Part, Plan, read_parts
+from packing_env.planner import Fill, OrderError, Part, Plan, read_parts
 from packing_env.planner.copies import complete_kits, most_copies, whole_kits
 
 pytest.importorskip("numba")
@@ -40,6 +40,11 @@ def test_a_number_after_an_order_multiplies_it_in_one_word_or_two(
     stacked = (kit.parent / "my kit.csv x3").write_text(KIT, encoding="utf-8")
     assert stacked
     assert [part.quantity for part in read_parts([f"{kit} x2"])] == [2, 2, 8]
+    assert [part.quantity for part in read_parts({str(kit): 3})] == [3, 3, 12]
+    four = Part(sides=(1, 1, 1), name="four", quantity=4)
+    assert read_parts([four, "x2"])[0].quantity == 8
+    with pytest.raises(OrderError, match="'x2'"):
+        read_parts([str(kit), "x3", "x2"])
 
 
 def test_whole_kits_come_first(tmp_path: Path) -> None:
@@ -175,9 +180,3 @@ def test_a_folder_with_a_plate_offers_its_items_too(tmp_path: Path) -> None:
         ("block", 1),
         ("plate#1", 2),
     ]
-
-
-@pytest.mark.parametrize("unit", ["MM", "Millimetres", "mm"])
-def test_units_in_python_are_read_as_in_files(unit: str) -> None:
-    part = Part(sides=(10, 10, 10), unit=unit)
-    assert pe.pack([part], "100x100x100 MM", 0.1, unit=unit).num_packed == 1

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from packing_env.planner.reading.lengths import (
-    common_unit,
     exact,
     exact_container,
     exact_length,
@@ -146,21 +145,3 @@ def test_units_have_their_usual_names(word: str, unit: str) -> None:
 def test_an_unknown_unit_names_the_nearest() -> None:
     with pytest.raises(ParameterError, match="did you mean inches"):
         metres("inchs")
-
-
-@pytest.mark.parametrize(
-    ("lengths", "unit"),
-    [
-        ([Fraction(3, 10), Fraction(1, 5)], Fraction(1, 10)),
-        ([Fraction(1, 2), Fraction(1, 3), 0], Fraction(1, 6)),
-        ([7], 7),
-    ],
-)
-def test_common_unit(lengths: list[Any], unit: Any) -> None:
-    assert common_unit(lengths) == unit
-    assert all((Fraction(length) / unit).denominator == 1 for length in lengths)
-
-
-def test_common_unit_of_nothing() -> None:
-    with pytest.raises(ValueError, match="other than zero"):
-        common_unit([0])

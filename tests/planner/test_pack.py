@@ -106,17 +106,6 @@ def test_a_steep_tip_on_a_grid_line_is_not_below_the_floor(
     checked(plan, tmp_path)
 
 
-def test_a_number_multiplies_the_quantities_of_an_order(tmp_path: Path) -> None:
-    kit = tmp_path / "kit.csv"
-    kit.write_text("name,dx,dy,dz,quantity\nlid,10,10,10,4\nbase,20,20,10,1\n", encoding="utf-8")
-    four = Part(sides=(1, 1, 1), name="four", quantity=4)
-    for order in ([str(kit), "x3", four, "x2"], {str(kit): 3}):
-        assert [part.quantity for part in read_parts(order, "mm")][:2] == [12, 3]
-    assert read_parts([four, "x2"])[0].quantity == 8
-    with pytest.raises(OrderError, match="'x2'"):
-        read_parts([str(kit), "x3", "x2"])
-
-
 def test_the_table_of_positions_is_as_exact_as_the_plan(tmp_path: Path) -> None:
     box = Part(sides=("31 3/16", "23 5/8", "19 11/16"), unit="in", quantity=30)
     planner.save(pe.pack([box], "12032x650x600mm", 1.0), tmp_path, size=64)
@@ -144,6 +133,7 @@ def test_sides_may_be_any_numbers(kind: type, tmp_path: Path) -> None:
         {"sides": (40, 30)},
         {"sides": (40, 30, float("nan"))},
         {"sides": (40, 30, 0)},
+        {"sides": (40, Fraction(-1, 2), 30)},
         {"sides": (4, 3, 2), "handling": {"weight": float("nan")}},
         {"sides": (4, 3, 2), "faces": ("up",)},
     ],

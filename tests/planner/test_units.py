@@ -2,8 +2,6 @@
 
 import csv
 import json
-import math
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +108,6 @@ def test_a_unit_for_all_holds_where_a_row_names_none(tmp_path: Path) -> None:
     assert units(str(tmp_path / "order.yaml"), default="in") == ["cm"]
     solid = Part(file=files[1], unit="cm").load()
     assert solid.extents.tolist() == pytest.approx(SIDES["m"])
-
-
-@pytest.mark.parametrize("side", [0, -1.0, math.nan, Fraction(-1, 2)])
-def test_a_box_without_three_positive_sides_is_refused_by_name(side: Any) -> None:
-    with pytest.raises(ValueError, match=r"^lid: "):
-        Part(sides=(1, side, 2), name="lid")
 
 
 @pytest.mark.parametrize("command", ["pack", "nest"])
