@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.plan_files import checked, refused, violation_of
 
 from agents.cli import main as cli
 from packing_env.items import load_mesh
@@ -26,7 +27,6 @@ from packing_env.plan import (
 )
 from packing_env.planner.files import save
 from packing_env.planner.result import Plan
-from packing_env.reference.claims import Report
 from packing_env.reference.solids import matrix
 
 MM = 1e-3
@@ -96,12 +96,6 @@ def nest(tmp_path_factory: pytest.TempPathFactory) -> Packing:
         geometry="solids",
         constraints=constraints,
     )
-
-
-def checked(plan: dict[str, Any], folder: Path) -> Report:
-    path = folder / "plan.json"
-    path.write_text(json.dumps(plan), encoding="utf-8")
-    return check_plan(path)
 
 
 def test_a_nest_is_written_and_read(nest: Packing, tmp_path: Path) -> None:
@@ -190,16 +184,14 @@ def test_each_fault_is_named(fault: str, nest: Packing, tmp_path: Path) -> None:
     edit, number, claim = FAULTS[fault]
     plan = json.loads(json.dumps(make_plan(nest)))
     edit(plan, plan["items"])
-    violation = checked(plan, tmp_path).violation
-    assert violation is not None
-    assert (violation.item, violation.claim) == (number, claim), violation
+    assert refused(plan, tmp_path) == (number, claim)
 
 
 def test_the_words_name_the_other_item(nest: Packing, tmp_path: Path) -> None:
     def said(edit: Edit) -> str:
         plan = json.loads(json.dumps(make_plan(nest)))
         edit(plan, plan["items"])
-        return str(checked(plan, tmp_path).violation)
+        return str(violation_of(plan, tmp_path))
 
     assert "10 micrometres too near, from item 0 (cup)" in said(moved(2, 0, 0, -0.01))
     assert "it is around item 1 (peg)" in said(moved(1, 40, 0, 0))
@@ -214,14 +206,11 @@ def test_boxes_that_stay_empty_are_in_no_way_out(nest: Packing, tmp_path: Path) 
     plan["constraints"]["preplaced"] = [[0.085, 0.0, 0.0, 0.01, 0.1, 0.06]]
     assert checked(plan, tmp_path).holds
     plan["constraints"]["preplaced"] = [[0.08099, 0.0, 0.0, 0.01, 0.1, 0.06]]
-    violation = checked(plan, tmp_path).violation
-    assert violation is not None
+    violation = violation_of(plan, tmp_path)
     assert (violation.item, violation.claim) == (3, "clearance")
     assert "10 micrometres too near, from a pre-placed box" in violation.found
     plan["constraints"]["preplaced"] = [[0.055, 0.01, 0.01, 0.01, 0.01, 0.01]]
-    violation = checked(plan, tmp_path).violation
-    assert violation is not None
-    assert violation.found == "it is around a pre-placed box"
+    assert violation_of(plan, tmp_path).found == "it is around a pre-placed box"
 
 
 def test_a_direction_that_does_not_exist_is_refused(nest: Packing, tmp_path: Path) -> None:

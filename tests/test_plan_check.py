@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.mesh_files import write_obj
+from tests.plan_files import checked, refused, violation_of
 from tests.test_plan import brackets_in, pack
 
 import packing_env as pe
@@ -19,10 +20,10 @@ from packing_env.core import stability
 from packing_env.items import shapes
 from packing_env.kernels.boxes import PILE_RULES
 from packing_env.kernels.stability_rules import MARGINS
-from packing_env.plan import PlanError, check_plan, load_plan, make_plan, packing_of, quaternion
+from packing_env.plan import PlanError, load_plan, make_plan, packing_of, quaternion
 from packing_env.plan.solids import find_source
 from packing_env.reference import boxes
-from packing_env.reference.claims import STABILITY_RULES, Report
+from packing_env.reference.claims import STABILITY_RULES
 from packing_env.render.solids import placed_solid
 
 Edit = Callable[[dict[str, Any], dict[str, Any]], object]
@@ -41,19 +42,6 @@ def plan() -> dict[str, Any]:
 def upper(plan: dict[str, Any]) -> int:
     """Return the index of an item that stands on others, with more items after it."""
     return next(i for i, item in enumerate(plan["items"][:-1]) if item["z"] > 0.02)
-
-
-def checked(plan: dict[str, Any], folder: Path) -> Report:
-    path = folder / "plan.json"
-    path.write_text(json.dumps(plan), encoding="utf-8")
-    return check_plan(path)
-
-
-def refused(plan: dict[str, Any], folder: Path) -> tuple[int | None, str]:
-    """Return the item and the claim of the first violation."""
-    violation = checked(plan, folder).violation
-    assert violation is not None
-    return violation.item, violation.claim
 
 
 def lift(item: dict[str, Any], height: float) -> None:
@@ -295,8 +283,7 @@ def test_items_on_a_removed_item_float(plan: dict[str, Any], upper: int, tmp_pat
     broken["items"] = broken["items"][upper:]
     for number, item in enumerate(broken["items"]):
         item["order"] = number
-    violation = checked(broken, tmp_path).violation
-    assert violation is not None
+    violation = violation_of(broken, tmp_path)
     assert (violation.item, violation.claim) == (0, "floating")
     assert "on the floor" in violation.found
 
@@ -330,25 +317,20 @@ def test_the_first_of_two_violations_is_named(
 def test_claims_about_the_whole(
     claim: str, change: dict[str, Any], plan: dict[str, Any], tmp_path: Path
 ) -> None:
-    report = checked(plan | change, tmp_path)
-    assert report.violation is not None
-    assert (report.violation.item, report.violation.claim) == (None, claim)
+    assert refused(plan | change, tmp_path) == (None, claim)
 
 
 def test_above_the_lid(plan: dict[str, Any], tmp_path: Path) -> None:
     height = checked(plan, tmp_path).height
     x, y, _ = plan["container"]
-    report = checked(plan | {"container": [x, y, height - 1e-4]}, tmp_path)
-    assert report.violation is not None
-    assert report.violation.claim == "lid"
-    assert f"{height:.7f} m" in report.violation.found
+    violation = violation_of(plan | {"container": [x, y, height - 1e-4]}, tmp_path)
+    assert violation.claim == "lid"
+    assert f"{height:.7f} m" in violation.found
 
 
 def test_a_stricter_rule_or_tolerance_does_not_hold(plan: dict[str, Any], tmp_path: Path) -> None:
     for change in ({"stability": "area_corners"}, {"contact_tol": 0.0}):
-        violation = checked(plan | change, tmp_path).violation
-        assert violation is not None
-        assert violation.claim in ("stability", "support_ratio")
+        assert refused(plan | change, tmp_path)[1] in ("stability", "support_ratio")
 
 
 def test_figures_that_a_plan_omits_and_unknown_rules_are_reported(
@@ -359,14 +341,13 @@ def test_figures_that_a_plan_omits_and_unknown_rules_are_reported(
     report = checked(odd, tmp_path)
     assert report.holds
     assert ["utilization" in note for note in report.not_checked] == [True]
-    violation = checked(odd | {"stability": "gyroscope"}, tmp_path).violation
-    assert violation is not None
+    violation = violation_of(odd | {"stability": "gyroscope"}, tmp_path)
     assert "stability rule 'gyroscope' is unknown; known: area_corners, " in violation.found
 
 
 def test_unknown_keys_are_refused(plan: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="the plan has the unknown key 'weight_limit'"):
-        checked(plan | {"weight_limit": 1.0}, tmp_path)
+    with pytest.raises(PlanError, match="unknown key 'constrains', did you mean constraints"):
+        checked(plan | {"constrains": {}}, tmp_path)
     odd = copy.deepcopy(plan)
     odd["items"][2]["max_load"] = 1.0
     with pytest.raises(PlanError, match="item 2 has the unknown key 'max_load'"):
@@ -383,25 +364,6 @@ def test_the_rules_of_the_environment_are_known() -> None:
     of_environments = {"none", "stacking_tree", *maps} - set(MARGINS)
     assert of_environments == set(boxes.RULES)
     assert of_environments | set(MARGINS) == set(STABILITY_RULES["boxes"])  # orders have margins
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"version": 2}, "version 2"),
-        ({"format": "x"}, "not a packing plan"),
-        ({"cell": float("nan")}, "invalid value"),
-        ({"items": 3}, "invalid value"),
-        ({"items": ["mug"]}, "invalid value"),
-        ({"num_items": 2.5}, "num_items=2.5"),
-    ],
-    ids=str,
-)
-def test_files_that_are_not_plans(
-    change: dict[str, Any], message: str, plan: dict[str, Any], tmp_path: Path
-) -> None:
-    with pytest.raises(PlanError, match=message):
-        checked(plan | change, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -490,11 +452,11 @@ GEOMETRIES = pytest.mark.parametrize("geometry", ["maps", "boxes"])
 def test_two_cuboids(
     second: tuple, claim: str | None, found: str, geometry: str, tmp_path: Path
 ) -> None:
-    violation = checked(by_hand(BASE, second, geometry=geometry), tmp_path).violation
+    plan = by_hand(BASE, second, geometry=geometry)
     if claim is None:
-        assert violation is None, violation
+        assert checked(plan, tmp_path).holds
         return
-    assert violation is not None
+    violation = violation_of(plan, tmp_path)
     assert (violation.item, violation.claim) == (1, claim)
     assert found.replace(" of it", "") in violation.found.replace(" of it", "")
 
@@ -600,18 +562,11 @@ def test_the_command(plan: dict[str, Any], upper: int, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     assert said.startswith(f"good.json: holds: {len(plan['items'])} items")
     assert said.split(";")[0].endswith("stable and supported as claimed")
-    Path("odd.json").write_text(json.dumps(plan | {"constrains": {}}), encoding="utf-8")
-    assert cli.main(["check", "odd.json"]) == 2
-    assert "the unknown key 'constrains', did you mean constraints" in capsys.readouterr().err
     Path("total.json").write_text(json.dumps(plan | {"utilization": None}), encoding="utf-8")
     assert cli.main(["check", "total.json"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("total.json: NOT CHECKED: utilization")
     assert "as claimed" not in said
-    Path("rule.json").write_text(json.dumps(plan | {"stability": "x"}), encoding="utf-8")
-    assert cli.main(["check", "rule.json"]) == 1
-    said = capsys.readouterr().out
-    assert "stability rule 'x' is unknown; known: area_corners" in said
     assert cli.main(["check", "bad.json", "good.json"]) == 1
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"bad.json: REFUSED, {who}: floating: claimed at rest at z")

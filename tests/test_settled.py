@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.plan_files import checked, refused
 from tests.test_plan import pack
-from tests.test_plan_check import checked, refused
 
 import packing_env as pe
 from packing_env.physics import read_settings, simulate

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.plan_files import checked as checked_file
+from tests.plan_files import refused, violation_of
 from tests.planner.orders import BOTH, GRID, checked, on
 
 import packing_env as pe
@@ -16,10 +18,9 @@ from packing_env.items import Catalogue, rotation_set
 from packing_env.items.handling import FACES
 from packing_env.items.shapes import select
 from packing_env.plan import PlanError, check_plan, save_plan
-from packing_env.planner import OrderError, Part, read_parts
+from packing_env.planner import Part, read_parts
 from packing_env.planner.grid.search import OrderSearch
 from packing_env.reference.constraints import up_face
-from packing_env.types import ParameterError
 
 CUBE = Part(sides=(100, 100, 100), unit="mm", name="cube", quantity=2)
 
@@ -95,16 +96,12 @@ def test_a_plan_that_breaks_a_rule_is_refused(
     plan = json.loads(json.dumps(stack)) | {"constraints": constraints}
     for edit in edits:
         edit(plan)
-    file = tmp_path / "plan.json"
-    file.write_text(json.dumps(plan))
-    violation = check_plan(file).violation
-    assert violation is not None
+    violation = violation_of(plan, tmp_path)
     assert (violation.item, violation.claim) == (item, name.split()[0])
     assert reason in str(violation)
     for entry in plan["items"]:
         entry.get("handling", {}).pop("faces", None)
-    file.write_text(json.dumps(plan | {"constraints": {}}))
-    assert check_plan(file).holds
+    assert checked_file(plan | {"constraints": {}}, tmp_path).holds
 
 
 @pytest.mark.parametrize("rule", [{"weight_limit": 3.0}, {"balance": 0.5}, {"max_load": True}])
@@ -113,10 +110,8 @@ def test_a_plan_without_the_weights_that_its_rules_need_is_refused(
 ) -> None:
     plan = json.loads(json.dumps(stack)) | {"constraints": rule}
     of_item(0, weight=1.0)(plan)
-    file = tmp_path / "plan.json"
-    file.write_text(json.dumps(plan))
     with pytest.raises(PlanError, match="weight of each item"):
-        check_plan(file)
+        checked_file(plan, tmp_path)
 
 
 def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:
@@ -124,13 +119,9 @@ def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:
     bar = Part(sides=(100, 50, 50), unit="mm", handling={"weight": 1.0}, faces=("+z",))
     plan = pe.pack(bar, "240x180x100mm", 0.1, **on(GRID, "50mm"), balance=0.1)
     assert checked(plan, tmp_path).num_packed == 1
-    file = tmp_path / "plan-0.json"
-    entries = json.loads(file.read_text())
-    for balance, holds in ((0.084, True), (0.083, False)):
-        file.write_text(json.dumps(entries | {"constraints": {"balance": balance}}))
-        violation = check_plan(file).violation
-        assert (violation is None) == holds
-        assert violation is None or violation.claim == "balance"
+    entries = json.loads((tmp_path / "plan-0.json").read_text())
+    assert checked_file(entries | {"constraints": {"balance": 0.084}}, tmp_path).holds
+    assert refused(entries | {"constraints": {"balance": 0.083}}, tmp_path)[1] == "balance"
 
 
 def test_nothing_is_beyond_the_whole_cells_of_a_plan(tmp_path: Path) -> None:
@@ -140,10 +131,7 @@ def test_nothing_is_beyond_the_whole_cells_of_a_plan(tmp_path: Path) -> None:
     entries = json.loads(file.read_text())
     item = entries["items"][0]
     item["x"], item["translation"][0] = 4, item["translation"][0] + 0.2  # 200 to 240 mm
-    file.write_text(json.dumps(entries))
-    violation = check_plan(file).violation
-    assert violation is not None
-    assert violation.claim == "outside"
+    assert refused(entries, tmp_path)[1] == "outside"
 
 
 ORDER = """name,dx,dy,dz,quantity,weight,group,upright,faces,fragile,max_load,no_stacking
@@ -198,15 +186,11 @@ def test_a_box_that_may_not_be_turned_keeps_its_length_along_x(
     checked(plan, tmp_path)
 
     # The same box turned by a quarter about z is refused.
-    file = tmp_path / "plan-0.json"
-    entries = json.loads(file.read_text())
+    entries = json.loads((tmp_path / "plan-0.json").read_text())
     item = entries["items"][0]
     item["rotation"] = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
     item["quaternion"] = [0.5**0.5, 0, 0, 0.5**0.5]
-    file.write_text(json.dumps(entries))
-    violation = check_plan(file).violation
-    assert violation is not None
-    assert violation.claim == "turn"
+    assert refused(entries, tmp_path)[1] == "turn"
 
 
 @BOTH
@@ -262,36 +246,6 @@ def test_the_check_knows_stacks_that_start_between_cells(tmp_path: Path) -> None
     assert any(item["z"] > 1 and abs(item["z"] % 1 - 0.77) < 1e-5 for item in plan["items"])
     report = check_plan(tmp_path / "plan.json")
     assert report.holds, report.violation
-
-
-def test_a_yaml_order_gives_constraints(tmp_path: Path) -> None:
-    order = tmp_path / "order.yaml"
-    order.write_text(
-        "unit: mm\nparts:\n- {sides: [5, 4, 3], weight: 2, fragile: true, faces: ['+z', '-z']}\n"
-    )
-    assert read_parts(order)[0].handling == {"weight": 2.0, "fragile": True}
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ("5,4,3,weight,-1", "weight=-1 "),
-        ("5,4,3,fragile,perhaps", "fragile='perhaps' must be true or false"),
-        ("5,4,3,faces,top", "faces='top' is not a face"),
-        ("5,4,3,group,1.5", "group=1.5 must be an integer"),
-    ],
-)
-def test_mistakes_in_an_order_are_named(columns: str, message: str, tmp_path: Path) -> None:
-    dx, dy, dz, key, value = columns.split(",")
-    (tmp_path / "order.csv").write_text(f"dx,dy,dz,{key}\n{dx},{dy},{dz},{value}\n")
-    with pytest.raises(OrderError, match=f"line 2: .*{message}"):
-        read_parts(tmp_path / "order.csv")
-
-
-@BOTH
-def test_a_weight_limit_needs_weights(stability: str) -> None:
-    with pytest.raises(ParameterError, match="no weight of "):
-        pe.pack(CUBE, "100x100x200mm", 0.1, **on(stability), weight_limit=5.0)
 
 
 def test_faces_equal_the_reference() -> None:

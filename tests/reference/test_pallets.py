@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.reference.test_box_constraints import checked, plan_of
+from tests.plan_files import checked
+from tests.reference.test_box_constraints import plan_of
 
 from packing_env.reference.box_load import Cut, Rules, units
 from packing_env.reference.boxes import Box
