@@ -99,17 +99,3 @@ def test_the_environment_changes_no_input(case: Case) -> None:
         with untouched(leaves(*step.values(True, True))):
             env.rand_action(following.clone())
         root = following
-
-
-@given(cases())
-def test_a_returned_state_is_a_copy(case: Case) -> None:
-    env = case.env()
-    env.reset()
-    saved = env.get_state()
-    kept = saved.clone()
-    play_once(env, 2, case.stream)
-    for key, value in kept.items():
-        assert torch.equal(saved[key], value)
-    with untouched(leaves(*saved.values())):
-        env.reset(saved, set_state=True)
-        env.step(env.rand_action(env.reset(saved, set_state=True)))

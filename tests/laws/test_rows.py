@@ -44,25 +44,6 @@ def test_a_batch_equals_its_rows_alone(case: Case) -> None:
     same_play(batch[:, row], alone[:, 0])
 
 
-@given(cases(), st.permutations(range(3)))
-def test_permuting_rows_permutes_the_result(case: Case, order: list[int]) -> None:
-    env = case.env()
-    play_to_the_middle(env, 1, case.stream)
-    saved = env.get_state()
-    actions = []
-    results = []
-    permutation = torch.tensor(order)
-    for rows in (torch.arange(3), permutation):
-        root = env.reset(saved[rows].contiguous(), set_state=True)
-        for index in range(2):
-            if len(actions) == index:
-                actions.append(legal_action(root["action_mask"], case.stream))
-            root = env.step_mdp(env.step(root.set("action", actions[index][rows])))
-        results.append((root.clone(), env.get_state()))
-    for one, other in zip(*results, strict=True):
-        assert not differing(one[permutation], other)
-
-
 @given(cases(), st.integers(-5, 10_000))
 def test_terminal_rows_are_absorbing(case: Case, action: int) -> None:
     """No action changes a finished row; its reward is 0, and its mask is all True if terminated."""
@@ -83,23 +64,6 @@ def test_terminal_rows_are_absorbing(case: Case, action: int) -> None:
         for key, value in before.items():
             assert torch.equal(value[done], after[key][done]), key
         root = env.step_mdp(root)
-
-
-@given(cases(), st.lists(st.booleans(), min_size=3, max_size=3))
-def test_a_partial_reset_leaves_other_rows_alone(case: Case, chosen: list[bool]) -> None:
-    env = case.env()
-    root = play_to_the_middle(env, 2, case.stream)
-    before, rows = state_of(env), torch.tensor(chosen)
-    asked = root.clone().set("_reset", rows[:, None])
-    fresh = env.reset(asked)
-    after = state_of(env)
-    for key, value in before.items():
-        assert torch.equal(value[~rows], after[key][~rows]), key
-    assert torch.equal(after["episode"], before["episode"] + rows)
-    assert (after["items_packed"][rows] == 0).all()
-    for key, value in root.items(True, True):
-        assert torch.equal(value[~rows], fresh[key][~rows]), key
-    assert (fresh["observation", "heightmap"][rows] == 0).all()
 
 
 @given(cases())
