@@ -105,18 +105,6 @@ def test_a_worker_process_of_gymnasium_is_not_warned(caplog, monkeypatch) -> Non
     assert not caplog.records
 
 
-def test_workers_with_their_own_rows_play_different_items() -> None:
-    """The rows are those that the warning and the page on TorchRL recommend."""
-    offsets = [{"shell": {"row_offset": first}} for first in (0, 2)]
-    make = partial(tiny_env, 2)
-    workers = ParallelEnv(2, make, create_env_kwargs=offsets, mp_start_method="fork")
-    try:
-        items = workers.reset()["observation", "item_id"]
-    finally:
-        workers.close()
-    assert torch.equal(items.flatten(0, 1), tiny_env(4).reset()["observation", "item_id"])
-
-
 def test_a_collector_may_be_seeded_while_it_runs() -> None:
     """``Trainer(seed=...)`` sets the seed after the collector has reset its environment."""
     env = tiny_env(4)

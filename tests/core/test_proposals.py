@@ -49,24 +49,6 @@ def test_a_drop_at_a_corner_it_does_not_fit_lands_higher() -> None:
 # ------------------------------------------------------------------- random boards
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("step", [1, 2])
-def test_lattice_generators_equal_the_plain_program(seed: int, step: int) -> None:
-    boards, here = random_scene(seed, grid_step=step, stability="center_hull")
-    for name, plain in (
-        ("corner_points", reference.corner_points),
-        (
-            "level_set_vertices",
-            lambda z, legal, step: reference.level_set_vertices(z, legal, 1.0, step),
-        ),
-    ):
-        found, dropped = proposed(name, here)
-        assert found == [plain(*row_maps(here, row), step) for row in range(len(boards))]
-        assert dropped == [0] * len(boards)
-    everything, _ = proposed("all_placements", here)
-    assert everything[0] == reference.all_placements(row_maps(here, 0)[0].shape, step)
-
-
 @BOXES
 @pytest.mark.parametrize("seed", range(6))
 def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str) -> None:
@@ -120,10 +102,12 @@ def irregular_scene(seed: int, **params: object) -> Scene:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("step", [1, 2])
-def test_irregular_items_equal_the_plain_program(seed: int, step: int) -> None:
+def test_lattice_generators_equal_the_plain_program(seed: int, step: int) -> None:
     here = irregular_scene(seed, grid_step=step)
     vertices, _ = proposed("level_set_vertices", here)
     corners, _ = proposed("corner_points", here)
+    everything, _ = proposed("all_placements", here)
+    assert everything[0] == reference.all_placements(row_maps(here, 0)[0].shape, step)
     for row in range(3):
         z, legal = row_maps(here, row)
         assert vertices[row] == reference.level_set_vertices(z, legal, 0.01, step)

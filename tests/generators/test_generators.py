@@ -79,19 +79,6 @@ def test_the_mix_draws_items_equally_for_any_number_of_sizes(
     assert torch.allclose(share, expected, atol=0.02)
 
 
-def test_splits_and_seeds_are_disjoint_streams(items: Catalogue, params: PackingParams) -> None:
-    pools = {
-        (seed, split): make_pool(
-            CatalogueMix(), items, params, playable(items, params), seed=seed, split=split, size=64
-        ).item_id
-        for seed in (0, 1)
-        for split in ("train", "test")
-    }
-    for one in pools:
-        for other in pools:
-            assert torch.equal(pools[one], pools[other]) is (one == other)
-
-
 def test_a_larger_pool_starts_with_the_smaller(items: Catalogue, params: PackingParams) -> None:
     small, large = (
         make_pool(Uniform(), items, params, playable(items, params), size=n).item_id

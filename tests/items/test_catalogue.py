@@ -32,31 +32,6 @@ def _same(a: Catalogue, b: Catalogue) -> bool:
     return tensors and flags and a.names == b.names and a.sources == b.sources
 
 
-def test_tensors_have_the_shapes_and_types_of_the_rules():
-    catalogue = Catalogue.from_meshes([box_mesh(0.03, 0.02, 0.01), tetrahedron()], **GRID)
-    tensors = catalogue.tensors()
-    m, r, u, v = 2, 24, 5, 5
-    expected = {
-        "top": ((m, r, u, v), torch.float32),
-        "bottom": ((m, r, u, v), torch.float32),
-        "size": ((m, r, 2), torch.int64),
-        "peak": ((m, r), torch.float32),
-        "com": ((m, r, 2), torch.int64),
-        "volume": ((m,), torch.float64),
-        "extent": ((m, 3), torch.float64),
-        "orientation_mask": ((m, r), torch.bool),
-        "rotation": ((m, r, 3, 3), torch.float64),
-        "offset": ((m, r, 3), torch.float64),
-        "cuboid": ((m, r, 0), torch.int32),
-    }
-    assert {k: (tuple(t.shape), t.dtype) for k, t in tensors.items()} == expected
-    assert (len(catalogue), catalogue.num_orientations, catalogue.cell) == (2, 24, 0.01)
-    assert catalogue.container == (0.32, 0.32, 0.30)
-    assert catalogue.names == ["box", "tetra"]
-    shown = "Catalogue(2 items: box, tetra; 24 orientations, cells of 0.01 m)"
-    assert repr(catalogue) == shown
-
-
 def test_rows_hold_the_maps_of_the_rasteriser():
     mesh = tetrahedron()
     catalogue = Catalogue.from_meshes(mesh, **GRID)

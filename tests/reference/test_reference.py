@@ -53,26 +53,6 @@ def is_over(cells: list[tuple[int, int]], com: tuple[int, int]) -> bool:
     return in_hull_of_contacts([(u, v, u + 1, v + 1) for u, v in cells], [com])
 
 
-@pytest.mark.parametrize(
-    ("cells", "com", "stable"),
-    [
-        ([(0, 0)], (0, 0), True),  # on a corner
-        ([(0, 0)], (64, 32), True),  # on an edge
-        ([(0, 0)], (65, 32), False),
-        ([(0, 0), (2, 2)], (96, 96), True),  # between two diagonal squares
-        ([(0, 0), (2, 2)], (64, 128), True),  # on the hull's edge from (0, 1) to (2, 3)
-        ([(0, 0), (2, 2)], (63, 128), False),
-        ([(0, 0), (3, 0)], (128, 64), True),  # on the upper edge of a bridge
-        ([(0, 0), (3, 0)], (128, 65), False),
-        ([], (0, 0), False),
-    ],
-)
-def test_com_hull_on_and_beside_the_boundary(
-    cells: list[tuple[int, int]], com: tuple[int, int], stable: bool
-) -> None:
-    assert is_over(cells, com) is stable
-
-
 def in_hull(points: set[tuple[int, int]], at: tuple[int, int]) -> bool:
     """Test exactly: outside iff directions from ``at`` to the points leave a gap over 180 deg."""
     rel = [(x - at[0], y - at[1]) for x, y in points]
