@@ -20,12 +20,8 @@ from packing_env.plan import (
     save_plan,
     settle,
 )
-from packing_env.plan.drop import CONTACT, Ground
 from packing_env.plan.solids import solid_of
-from packing_env.reference.solids import Solid
 
-NARROW = 4e-8
-UP = np.array([0.0, 0.0, 1.0])
 Plan = dict[str, Any]
 
 
@@ -38,67 +34,6 @@ def packing() -> Packing:
 @pytest.fixture(scope="module")
 def plan(packing: Packing) -> Plan:
     return make_plan(settle(packing))
-
-
-def box(x: float, y: float, z: float, dx: float, dy: float, dz: float) -> np.ndarray:
-    solid = Solid.box((dx, dy, dz))
-    return (solid.vertices + np.array([x, y, z]))[solid.faces]
-
-
-def ground(*solids: np.ndarray) -> Ground:
-    found = Ground((1.0, 1.0, 1.0), [])
-    for solid in solids:
-        found.put(solid)
-    return found
-
-
-# ------------------------------------------------------------------ the distance
-
-
-def test_a_box_falls_on_the_highest_box_that_it_covers() -> None:
-    below = ground(box(0, 0, 0, 0.2, 0.2, 0.1), box(0.3, 0, 0, 0.2, 0.2, 0.15))
-    drop = below.drop(box(0.1, 0, 0.4, 0.3, 0.2, 0.1), NARROW)
-    assert drop.distance == pytest.approx(0.25, abs=1e-15)
-    assert sorted(drop.contacts[:, 0].round(12).tolist()) == [0.3, 0.3, 0.4, 0.4]
-
-
-def test_distances_are_those_along_many_lines() -> None:
-    """Random bowls on a hill: no line is shorter than the distance, and one nearly is."""
-    rng = np.random.default_rng(0)
-    for trial in range(5):
-        hill, bowl = (cap(rng, -1.0), cap(rng, 1.0) + UP)
-        drop = ground(hill).drop(bowl, NARROW)
-        x, y = rng.uniform(0, 1, (2, 3000))
-        over, under = (above(solid, x, y) for solid in (bowl, hill))
-        gaps = over - np.maximum(under, 0.0)
-        assert drop.distance <= gaps.min() + 1e-12, trial
-        assert drop.distance >= gaps.min() - 0.02
-        for corner in drop.contacts:
-            at = corner[:1], corner[1:2]
-            gap = above(bowl, *at) - np.maximum(above(hill, *at), 0.0)
-            assert gap[0] - drop.distance <= CONTACT + 1e-9
-
-
-def cap(rng: np.random.Generator, sign: float) -> np.ndarray:
-    """Return a surface over the unit square: random heights on a grid of 6 x 6."""
-    side = np.linspace(0, 1, 6)
-    x, y = np.meshgrid(side, side, indexing="ij")
-    z = sign * ((x - 0.5) ** 2 + (y - 0.5) ** 2) + 0.2 * rng.uniform(size=x.shape)
-    points = np.stack((x, y, z + (0.3 if sign < 0 else 0)), -1)
-    a, b, c, d = (
-        points[i : i + 5, j : j + 5].reshape(-1, 3) for i, j in ((0, 0), (1, 0), (1, 1), (0, 1))
-    )
-    return np.concatenate((np.stack((a, b, c), 1), np.stack((a, c, d), 1)))
-
-
-def above(solid: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the heights of a surface over points, by barycentric coordinates."""
-    a, b, c = np.moveaxis(solid[:, :, :, None], 1, 0)
-    total = (b[:, 0] - a[:, 0]) * (c[:, 1] - a[:, 1]) - (b[:, 1] - a[:, 1]) * (c[:, 0] - a[:, 0])
-    v = ((x - a[:, 0]) * (c[:, 1] - a[:, 1]) - (y - a[:, 1]) * (c[:, 0] - a[:, 0])) / total
-    w = ((b[:, 0] - a[:, 0]) * (y - a[:, 1]) - (b[:, 1] - a[:, 1]) * (x - a[:, 0])) / total
-    z = a[:, 2] + v * (b[:, 2] - a[:, 2]) + w * (c[:, 2] - a[:, 2])
-    return np.where((v >= -1e-9) & (w >= -1e-9) & (v + w <= 1 + 1e-9), z, -np.inf).max(0)
 
 
 # ------------------------------------------------------------------ packings

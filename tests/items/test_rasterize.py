@@ -95,25 +95,6 @@ def test_extents_are_snapped_within_a_millionth_of_a_cell(extent, cells):
     assert bool(maps.footprint.all())
 
 
-def test_a_step_on_a_grid_line_stays_on_its_side():
-    """An L: 2 x 1 cells of height 1, and a second storey on the first cell only."""
-    plan = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
-    points = [(x, 0, z) for x, z in plan] + [(x, 1, z) for x, z in plan]
-    caps = [(0, 1, 2), (0, 2, 3), (0, 3, 5), (3, 4, 5)]
-    faces = [*caps, *(tuple(i + 6 for i in reversed(f)) for f in caps)]
-    for i in range(6):
-        j = (i + 1) % 6
-        faces += [(j, i, i + 6), (j, i + 6, j + 6)]
-    mesh = mesh_from_arrays(points, faces)
-    assert (mesh.volume, mesh.warnings) == (pytest.approx(3.0), ())
-    maps = rasterize(mesh, EYE, 1.0)
-    assert maps.top.tolist() == [[2.0], [1.0]]
-    assert maps.bottom.tolist() == [[0.0], [0.0]]
-    upside_down = rasterize(mesh, rotations_at()[4], 1.0)
-    assert upside_down.top.tolist() == [[2.0], [2.0]]
-    assert upside_down.bottom.tolist() == [[0.0], [1.0]]
-
-
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("extent", [(0.001, 0.001, 0.1), (0.1, 0.1, 0.0002), (2e-6, 2e-6, 0.3)])
 def test_needles_and_sheets_never_vanish(extent, seed):
