@@ -1,7 +1,10 @@
 """Commands as a user gives them: refused with one paragraph, or run in other processes."""
 
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,3 +33,24 @@ def run_program(program: str, *arguments: str, **options: Any) -> subprocess.Com
     )
     assert done.returncode == 0, done.stderr
     return done
+
+
+def run_interpreted(*files: Path, only: str, marks: str = "not slow") -> None:
+    """Run tests in a process in which Triton interprets its kernels; none may fail or be skipped.
+
+    Args:
+        files: The test files.
+        only: The expression of ``pytest -k``.
+        marks: The expression of ``pytest -m``.
+    """
+    options = ("-q", "-p", "no:cacheprovider", "-k", only, "-m", marks)
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *map(str, files)],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout
+    assert "skipped" not in result.stdout
+    assert re.search(r"^\d+ passed", result.stdout.splitlines()[-1]), result.stdout

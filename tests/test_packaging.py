@@ -107,12 +107,7 @@ def test_the_package_page_has_no_links_into_the_checkout(wheel: Path) -> None:
     assert not re.findall(r"\]\((?!https?:)[^)]*\)|<img", metadata)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--cfg", "job", "experiment=demo"]], ids=" ".join
-)
-def test_command_runs_from_the_wheel_in_any_folder(
-    wheel: Path, tmp_path: Path, arguments: list[str]
-) -> None:
+def test_command_runs_from_the_wheel_in_any_folder(wheel: Path, tmp_path: Path) -> None:
     site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
     elsewhere.mkdir()
     zipfile.ZipFile(wheel).extractall(site)
@@ -121,7 +116,8 @@ def test_command_runs_from_the_wheel_in_any_folder(
         "print(packing_env.__file__, file=sys.stderr); sys.exit(main())"
     )
     environment = {**os.environ, "PYTHONPATH": str(site)}
+    arguments = ("train", "--cfg", "job", "experiment=demo")
     done = run_program(program, *arguments, cwd=elsewhere, env=environment)
     assert str(site) in done.stderr
-    assert "task: irregular" in done.stdout or arguments == ["--help"]
+    assert "task: irregular" in done.stdout
     assert not list(elsewhere.iterdir())

@@ -97,7 +97,7 @@ def test_in_every_mode(action_mode: str) -> None:
 def test_over_several_environments() -> None:
     """The mask transform is outermost, where the actions of all environments are drawn."""
     makers = [partial(tiny_env, 3, shell={"row_offset": 3 * i}) for i in range(2)]
-    workers = ParallelEnv(2, makers, mp_start_method="spawn")
+    workers = ParallelEnv(2, makers, mp_start_method="fork")
     env = TransformedEnv(workers, ActionMask())
     try:
         check_env_specs(workers)

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.commands import run_interpreted
 from tests.engine.engines import INTERPRETING
 from tests.tiny import cuboid_env
 
@@ -80,7 +78,7 @@ def test_what_overlaps_itself_is_copied_before_it_is_written() -> None:
 @needs_triton
 @compiles
 def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
-    run_interpreted("not random_tasks")
+    run_interpreted(INTERPRETED, only="not random_tasks")
 
 
 @needs_triton
@@ -88,21 +86,7 @@ def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)
 def test_all_random_tasks_interpreted() -> None:
-    run_interpreted("random_tasks")
-
-
-def run_interpreted(only: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", only]
-    command += [] if only == "random_tasks" else ["-m", "not slow"]
-    result = subprocess.run(
-        [*command, str(INTERPRETED)],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stdout
-    assert re.search(r"^\d+ passed", result.stdout.splitlines()[-1]), result.stdout
+    run_interpreted(INTERPRETED, only="random_tasks", marks="")
 
 
 @needs_triton
@@ -130,8 +114,9 @@ def test_machine_code(
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     chosen = versions.first_and_last if choose == "first_and_last" else list
     for variant in chosen(listed.variants()):
-        code, kernel = triton_code.compiled(variant, architecture), variant.kernel.__name__
+        kernel = variant.kernel.__name__
         row = kernel in OWNS_A_ROW
+        code = triton_code.compiled(variant, architecture, listing=row)
         assert code.local_bytes <= 8 * row, f"{variant.name} spills"
         assert not [t for _, t in code.instructions if "LDL" in t or "STL" in t], variant.name
         most = 1024 * (row and architecture == 90)

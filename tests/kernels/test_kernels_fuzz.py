@@ -209,21 +209,20 @@ def test_near_ties_of_slopes_are_told_apart(backend: str, size: int) -> None:
 
     The hull of their centres is a part of the line y = x. Large windows need float64 slopes.
     """
-    bottom = torch.full((1, 1, size, size), 0.5)
+    last = 64 * (size - 1) - 1
+    cases = [(x, beyond) for x in (1, 17, 64, 77, last) for beyond in (-1, 0, 1)]
+    com = torch.tensor([[(x, x + 64 + beyond) for x, beyond in cases]])
+    bottom = torch.full((1, len(cases), size, size), 0.5)
     bottom[..., 0, 0] = bottom[..., -1, -1] = 0
     heightmap = torch.zeros(1, size, size)
-    z = kernels.drop_height(heightmap, bottom, backend=backend)
-    last = 64 * (size - 1) - 1
-    for x in (1, 17, 64, 77, last) if size < 70 else (1, 77, last):
-        for beyond in (-1, 0, 1):
-            com = torch.tensor([[[x, x + 64 + beyond]]])
-            stable = kernels.com_hull(heightmap, bottom, z, com, 0.0, backend=backend)
-            assert stable[0, 0, 0, 0] == (beyond <= 0)
-            on_line = com - torch.tensor([0, 64])
-            stable = kernels.com_hull(
-                heightmap, bottom, z, on_line, 0.0, centres=True, backend=backend
-            )
-            assert stable[0, 0, 0, 0] == (beyond == 0 and 32 <= x <= 64 * size - 32)
+    z = kernels.drop_height(heightmap, bottom, size, backend=backend)
+    ground = (heightmap, bottom, z)
+    stable = kernels.com_hull(*ground, com, 0.0, size, backend=backend)
+    assert stable.flatten().tolist() == [beyond <= 0 for _, beyond in cases]
+    com -= torch.tensor([0, 64])
+    stable = kernels.com_hull(*ground, com, 0.0, size, centres=True, backend=backend)
+    on_line = [beyond == 0 and 32 <= x <= 64 * size - 32 for x, beyond in cases]
+    assert stable.flatten().tolist() == on_line
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -12,14 +12,12 @@ import importlib.metadata
 import importlib.util
 import logging
 import os
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests.commands import run_interpreted
 
 from packing_env import kernels
 from packing_env.kernels import backends as dispatch
@@ -95,20 +93,9 @@ def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
     version = tuple(int(part) for part in importlib.metadata.version("triton").split(".")[:2])
     if version < OLDEST_INTERPRETER:
         pytest.skip(f"the interpreter of Triton {version} does not work with this NumPy")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += ["-m", "not slow"]  # TRITON_INTERPRET=1 pytest tests/kernels has all cases
     folder = Path(__file__).parent
-    files = [folder / "test_triton_interpreted.py", folder / "test_surfaces_by_index.py"]
-    result = subprocess.run(
-        [*command, *map(str, files)],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stdout
-    assert "skipped" not in result.stdout
-    assert re.search(r"^\d+ passed", result.stdout.splitlines()[-1])
+    files = (folder / "test_triton_interpreted.py", folder / "test_surfaces_by_index.py")
+    run_interpreted(*files, only="triton")  # other backends of the second file run elsewhere
 
 
 def test_what_this_run_requires_is_installed() -> None:

@@ -1,6 +1,5 @@
 """Orders of boxes alone: exact, with every constraint, and judged by the reference."""
 
-import importlib.util
 import math
 import random
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trimesh
+from benchmarks import fuzz_orders
 from tests.planner.orders import box, checked
 
 import packing_env as pe
@@ -21,7 +21,6 @@ from packing_env.plan.loading.problem import LoadRules
 from packing_env.planner import Part, Plan
 
 pytest.importorskip("numba")
-ROOT = Path(__file__).parents[2]
 
 
 def pack(parts: list[Part], container: Any, folder: Path, **options: Any) -> Plan:
@@ -90,17 +89,6 @@ def test_orders_of_one_carton_are_complete(seed: int, tmp_path: Path) -> None:
     a, b, c = draw.sample(sides, 3)
     plan = pack([Part(sides=(a, b, c), unit=unit, quantity=number)], container, tmp_path, seconds=2)
     assert plan.num_packed == number
-
-
-def test_the_smaller_container_is_taken(tmp_path: Path) -> None:
-    sizes = ["1400x1000x1000mm", "1125x810x95mm"]
-    plan = pack([box("panel", 1125, 810, 95)], sizes, tmp_path)
-    assert plan.containers[0].container == pytest.approx((1.125, 0.81, 0.095))
-
-
-def test_utilization_is_of_the_container_that_was_given(tmp_path: Path) -> None:
-    plan = pack([box("tray", 100, 75, 50, quantity=4)], "240x180x100mm", tmp_path)
-    assert plan.utilization == pytest.approx(0.347, abs=5e-4)
 
 
 def test_pieces_of_a_cut_container_are_put_together(tmp_path: Path) -> None:
@@ -230,24 +218,17 @@ def test_names_and_counts_add_up(tmp_path: Path) -> None:
 
 
 def test_random_orders_keep_all_constraints(tmp_path: Path) -> None:
-    """Forty orders as benchmarks/fuzz_orders.py draws them."""
-    spec = importlib.util.spec_from_file_location(
-        "fuzz_orders", ROOT / "benchmarks" / "fuzz_orders.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    fuzz = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fuzz)
+    """Twenty orders as benchmarks/fuzz_orders.py draws them."""
     played = 0
-    for seed in range(40):
-        order = fuzz.draw_order(np.random.default_rng([7, seed]), tmp_path)
+    for seed in range(20):
+        order = fuzz_orders.draw_order(np.random.default_rng([7, seed]), tmp_path)
         try:
-            plan = fuzz.packed(order, 0.02)
+            plan = fuzz_orders.packed(order, 0.02)
         except ValueError:
             continue
         played += 1
-        assert fuzz.check(plan, order, tmp_path) == "", order
-    assert played >= 30
+        assert fuzz_orders.check(plan, order, tmp_path) == "", order
+    assert played >= 15
 
 
 # ---------------------------------------------------------------------- Python and the command
