@@ -9,7 +9,6 @@ from tests.one_container import env_of, may_put, put
 from tests.tiny import act, catalogue, cuboids, state_of, stream, tiny_env
 
 from packing_env import Afterstates, PackingEnv, kernels, make_env
-from packing_env.constraints import Constraints
 from packing_env.core import constraints, feasibility
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.items.handling import read_handling
@@ -322,12 +321,6 @@ def test_environments_refuse_what_holds_for_orders_of_boxes(name: str, value: An
     handling = {} if rules else {name: value}
     with pytest.raises(ParameterError, match=rf"\.{name}.*orders of boxes"):
         make_env("cuboid_online", constraints=rules, handling=handling)
-
-
-@pytest.mark.parametrize("entry", [{"support": 0.0}, {"support": 1.1}, {"door": "front"}])
-def test_invalid_support_and_doors_are_named(entry: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=f"constraints.{next(iter(entry))}="):
-        Constraints.read(entry)
 
 
 def test_handling_of_an_item_of_an_order() -> None:

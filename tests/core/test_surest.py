@@ -8,7 +8,7 @@ from tests.tiny import play_beside_reference, tiny_env
 from torchrl.envs.utils import step_mdp
 
 from packing_env import kernels
-from packing_env.core import feasibility, preference
+from packing_env.core import feasibility
 from packing_env.core.orientation import visible_items
 from packing_env.envs import PackingEnv
 from packing_env.testing import Episode, begin_episode
@@ -58,21 +58,6 @@ def test_the_reference_examines_no_more_than_a_check_needs(monkeypatch) -> None:
     sure = decode_place(env, int(root["action_mask"].int().argmax()))
     assert episode.check(*sure.place(layered=False)).legal
     assert len(examined) < env.mode.num_actions
-
-
-def test_rules_that_imply_the_tasks_own_are_a_ladder() -> None:
-    for stability, rules, expected in [
-        ("com_hull", RULES, True),
-        ("com_hull", RULES[::-1], True),
-        ("com_hull_10", RULES, True),
-        ("com_hull_20", RULES, False),
-        ("com_hull", ("center_hull", *RULES), False),
-        ("none", RULES, False),
-        ("center_hull", ("center_hull",), False),
-    ]:
-        params = tiny_env(1, surest=rules, stability=stability).params
-        ladder = preference.ladder(params)
-        assert ladder == ((*reversed(rules), stability) if expected else ())
 
 
 @pytest.mark.parametrize("engine", ["rules", pytest.param("compiled", marks=needs_numba)])

@@ -37,20 +37,3 @@ def test_the_plan_is_written_and_checked(
     plan["items"][0]["translation"] = plan["items"][1]["translation"]
     (out / "plan.json").write_text(json.dumps(plan))
     assert main(["check", str(out / "plan.json")]) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["--yaw", "50"], "yaw"),
-        (["--clearance", "1"], "clearance"),
-        (["--container", "80x80x80mm"], "one size"),
-        (["--preplaced", "50x50mm"], "preplaced"),
-        (["--seconds", "0"], "seconds"),
-    ],
-)
-def test_mistakes_are_named(
-    order: Path, words: list[str], named: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["nest", str(order), "--container", "60x60x60mm", *words]) != 0
-    assert named in capsys.readouterr().err

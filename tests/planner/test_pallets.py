@@ -190,14 +190,6 @@ def test_a_single_box_stands_in_the_middle_where_it_is_balanced(
     assert plan.num_packed == 1
 
 
-def test_preplaced_boxes_are_named_from_the_corner_of_the_deck(tmp_path: Path) -> None:
-    part = box("carton", 400, 300, 250, quantity=40)
-    plan = packed(part, PALLET, tmp_path, preplaced=["1200x800x500mm@0,0,0"])
-    (packing,) = plan.containers
-    assert packing.constraints["preplaced"] == [pytest.approx([0.02, 0.02, 0, 1.2, 0.8, 0.5])]
-    assert plan.num_packed == 16
-
-
 def test_a_pallet_has_no_walls() -> None:
     """A clearance between boxes does not apply towards the edge of the deck."""
     part = box("part", 395, 580, 500, quantity=2, **AS_IT_IS)

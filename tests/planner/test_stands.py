@@ -115,11 +115,6 @@ def test_an_order_that_falls_altogether(tmp_path: Path) -> None:
     assert (plan.containers, plan.num_left) == ((), 1)
 
 
-def test_an_unknown_rule_is_refused_with_all_that_may_be_given() -> None:
-    with pytest.raises(pe.ParameterError, match=r"'stand' is unknown.*com_hull_20.*'stands'"):
-        pe.pack(BLOCK, "180x140x160mm", 0.1, cell="10mm", stability="stand")
-
-
 def test_with_constraints() -> None:
     """Parts find places beside pre-placed boxes, and keep their distances."""
     slab = ["40x140x100mm@0,0,0"]
