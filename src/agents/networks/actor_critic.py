@@ -53,7 +53,7 @@ class DiscreteActorCritic(nn.Module, ABC):
 
     @abstractmethod
     def scores(self, encoding: Any, chosen: Int[Tensor, "B h"]) -> Float[Tensor, "B A"]:
-        """Return the logits of the head that follows those in ``chosen``."""
+        """Return the logits of the next head, given the choices of the h heads before it."""
 
     @abstractmethod
     def value(self, encoding: Any) -> Float[Tensor, " B"]:

@@ -25,13 +25,15 @@ from packing_env.types import ParameterError
 from packing_env.values import Count
 
 _MOST_WINDOWS = 28
-"""Largest number of different footprints of cuboids for which each is used unchanged."""
+"""Cuboids with at most this many different footprints get a window for each of them."""
 TYPICAL, _SIDES = "typical", 6
 """Value of ``footprints`` that means pairs of typical sides, and the number of these sides."""
 _LEVELS, _FEW_LEVELS = 5, 3
 """Numbers of typical heights of cuboids and of other items."""
 _FLAT, _LOOSE = 1.5, 0.5
-"""Mean gap, in cells, below which items other than cuboids count as lying flat and as fitting."""
+"""Mean gaps, in cells, below an item that is not a cuboid. Up to the first gap, the item lies flat.
+Below the second gap, it fits the ground.
+"""
 _BINS = 10
 _MOST_CELLS = 32
 """Largest side of a map in cells; larger maps are reduced."""
@@ -46,7 +48,7 @@ class Windows(NamedTuple):
 
     Attributes:
         sizes: Sides of the windows, the longer one first.
-        levels: Highest rest height at which an item of each typical height still fits.
+        levels: For each typical height of items, the highest rest height at which they still fit.
         bins: Heights; the cells below each of them are counted.
         parts: Number of parts of the map in x and y whose heights the network sees.
         tolerance: Difference of height up to which a corner supports.
@@ -153,7 +155,7 @@ class AfterstateValue(nn.Module):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """Options of the network that it chose from the items; a run saves them."""
+        """Options that the network chose from the items; a run saves them."""
         return {}
 
     def bound_to(self, env: PackingEnv) -> AfterstateValue:
@@ -197,8 +199,9 @@ class AfterstateNet(AfterstateValue):
         hidden: Units of the second layer.
         prior: Factor of the share of free volume, in the unit of the values.
         footprints: Number of footprints of boxes, or ``"typical"`` for the pairs of six typical
-            sides. None uses all footprints if the items are boxes with at most 28 of them, and
-            typical ones otherwise. A run saves the choice, so its weights fit any other items.
+            sides. None uses all footprints if the items are boxes with at most 28 different
+            footprints, otherwise ``"typical"``. A run saves the choice, so its weights can be used
+            with other items.
     """
 
     scale: Tensor
@@ -236,7 +239,7 @@ class AfterstateNet(AfterstateValue):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """Options of the network that it chose from the items; a run saves them."""
+        """Options that the network chose from the items; a run saves them."""
         return {"footprints": self.footprints}
 
     def bound_to(self, env: PackingEnv) -> AfterstateNet:
@@ -334,7 +337,7 @@ class AfterstateNet(AfterstateValue):
         self.counts = torch.tensor(counts + [False] * (len(scale) - len(counts)), device=device)
 
     def _turned(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        """Turn and mirror the cells; rows (in random order) get the symmetries in turn."""
+        """Turn and mirror the cells; each symmetry is used for the same number of rows."""
         turns, size = self.turns.shape
         which = torch.arange(len(features), device=features.device) % turns
         cells = features[:, -size:].gather(1, self.turns[which])
@@ -342,7 +345,7 @@ class AfterstateNet(AfterstateValue):
 
 
 def _turns(parts: tuple[int, int], maps: int, square: bool) -> Int[Tensor, "turns cells"]:
-    """Return the orders of the cells in all turns and mirror images of some maps."""
+    """Return the order of the cells in each turned or mirrored image of ``maps`` maps."""
     cells = torch.arange(maps * math.prod(parts)).view(maps, *parts)
     orders = []
     for k in range(8 if square else 4):

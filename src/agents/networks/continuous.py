@@ -34,9 +34,9 @@ _SHARPNESS = 16.0
 _EDGE = 0.995  # largest magnitude of a point: its inverse hyperbolic tangent is finite
 _MOVE = 0.25  # largest displacement of the first point, before the tanh
 _LOG_SCALE = (-5.0, -0.35)
-"""Range of the log standard deviation; the upper end is that of 1 / sqrt(2). If the Gaussian were
-wider, its squashed density would have its modes at the sides of the box. The action without
-exploration, the tanh of the mean, would then lie in the valley between them.
+"""Range of the log standard deviation; its upper end is the logarithm of 1 / sqrt(2). If the
+Gaussian were wider, its squashed density would have its modes at the sides of the box. The action
+without exploration, the tanh of the mean, would then lie in the valley between them.
 """
 _REACHES = (1, 2, 4, 8)  # cells
 _ILLEGAL = -1e4
@@ -130,7 +130,7 @@ class Proposer(TensorDictModuleBase):
         return score.transpose(1, 2).flatten(2)
 
     def point(self, place: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch D"]:
-        """Return the points of the box at the centres of the placements' intervals."""
+        """Return the actions of placements: the centre of each placement's interval in the box."""
         _, orientations, xs, ys = self.shape
         plane, x = place // (xs * ys), place // ys % xs
         point = [self.at_x[x], self.at_y[place % ys], self.at_turn[plane % orientations]]
@@ -168,8 +168,8 @@ class Actor(Proposer):
     would lie between the placements that it averages. A perceptron alone would saturate in a corner
     of the box before the critic is useful.
 
-    Writes ``action [*batch, D]`` in (-1, 1); if ``stochastic``, ``loc`` and ``scale [*batch, D]``
-    of a Gaussian before the tanh.
+    Writes ``action [*batch, D]`` in (-1, 1) or, if ``stochastic``, ``loc`` and ``scale [*batch,
+    D]`` of a Gaussian before the tanh.
 
     Args:
         env: Sets the shapes.
@@ -295,7 +295,7 @@ class Critic(TensorDictModuleBase):
     def compare(
         self, observed: Sequence[Tensor], action: Float[Tensor, "B K D"], tau: Float[Tensor, "B N"]
     ) -> Float[Tensor, "B K"]:
-        """Return the mean over the quantiles of each action, from the encoder's input entries."""
+        """Return each action's mean over its quantiles; ``observed`` holds the encoder's inputs."""
         assert self.readout is not None
         hidden = self.hidden(self.look(self.encoder(observed), action))
         return self._quantiles(hidden, self.readout.embed(tau)[:, None]).mean(-1)
@@ -376,7 +376,7 @@ class ContinuousActorCritic:
         )
 
     def proposer(self) -> Proposer:
-        """Build scores of placements."""
+        """Build a network that proposes placements."""
         return Proposer(self.env, self.size, heads=self.heads, autocast=self.autocast)
 
     def critic(self, readout: QuantileReadout | None = None) -> Critic:

@@ -63,7 +63,7 @@ class Planes:
     """Maps to score: P maps per row, one per item and orientation.
 
     Attributes:
-        heightmap: Heights over H.
+        heightmap: Heights divided by H.
         rest: Rest heights divided by H; 1 if illegal.
         scalars: Features of item and orientation.
         legal: True if a placement is legal.

@@ -1,9 +1,9 @@
 """Values of heightmaps as sums over tables of small patterns (n-tuple networks).
 
-The sources are Bledsoe and Browning, 1959; with TD learning in board games, Lucas, IEEE CIG 2008,
-and Szubert and Jaskowski, IEEE CIG 2014. A pattern consists of the height of one cell, and the
-clipped differences between it and a few other cells. Equal patterns share one table entry, at any
-position.
+Bledsoe and Browning, 1959, introduced these networks. Lucas, IEEE CIG 2008, and Szubert and
+Jaskowski, IEEE CIG 2014, trained them by TD learning in board games. A pattern consists of the
+height of one cell, and the clipped differences between it and a few other cells. Equal patterns
+share one table entry, at any position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_LEVELS = 20
 class TupleSum(nn.Module):
     """Sum of the table entries of all windows of 2 x 2 cells, lines of 4, and crosses of 5.
 
-    The sum is divided by the square root of the number of windows, so that optimiser steps change
+    The sum is divided by the square root of the number of windows, so that optimizer steps change
     the value about as much as in a linear layer.
 
     Args:

@@ -119,7 +119,7 @@ class AttentionBlock(nn.Module):
 def terrain(
     heightmap: Float[Tensor, "B X Y"], listed: Float[Tensor, "B K F"]
 ) -> Float[Tensor, "B K 3"]:
-    """Return the heights under and around each candidate, over H; zeros for empty entries.
+    """Return heights under and around each candidate, divided by H; zeros for empty entries.
 
     ``under``: mean height below the item's window. ``gap``: the candidate's rest height minus that
     mean. ``around``: mean height of the cells next to the window. Walls count as height H, so that
@@ -152,8 +152,8 @@ def room(
 
     ``free_x``, ``free_y``: length along x and y from the lower corner to the first cell above the
     candidate's rest height, divided by the container's side. ``headroom``: the free height above
-    its rest height, over H. Together with the corner, these lengths span an empty maximal space
-    (Xiong et al., RA-L 2024).
+    its rest height, divided by H. Together with the corner, these lengths span an empty maximal
+    space (Xiong et al., RA-L 2024).
     """
     column = candidates.columns(listed)
     z, rows = column["z"], torch.arange(len(listed), device=listed.device)[:, None]

@@ -53,7 +53,7 @@ def principal_views(
 
 
 def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[Tensor, "M R F"]:
-    """Return ``top`` and ``bottom`` of every orientation over H, reduced to few pixels.
+    """Return ``top / H`` and ``bottom / H`` of every orientation, reduced to few pixels.
 
     Each map has at most ``size x size`` pixels. A pixel holds the highest ``top`` and the lowest
     ``bottom`` of its cells. Outside the item these are 0 and 1.
@@ -66,11 +66,11 @@ def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[
 
 
 def lattice_maps(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, "M R C Xs Ys"]:
-    """Return ``top / H`` and ``1 - bottom / H`` of every orientation, with every cell.
+    """Return ``top / H`` and ``1 - bottom / H`` of every orientation, without reduction.
 
-    The image has one pixel per point of the action lattice. The cells up to the next point are ``C
-    = 2 * grid_step**2`` channels. The item is in the middle of a window that is large enough for
-    the largest item; cells outside the item are 0. Values are float16, which is exact to half a
+    The image has one pixel per point of the action lattice. The cells up to the next point are
+    channels: ``C = 2 * grid_step**2``. The item is in the middle of a window that is large enough
+    for the largest item; cells outside the item are 0. Values are float16, which is exact to half a
     millimetre in a metre.
     """
     step = params.grid_step
@@ -94,7 +94,10 @@ def lattice_maps(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, "
 def _from_orientations(
     items: Catalogue, side: int
 ) -> tuple[Float[Tensor, "M U V"], Bool[Tensor, " M"]]:
-    """Return the view in metres from an orientation with the side up or down, and if any exists."""
+    """Return a side's view (in metres) from an orientation that has this side up or down.
+
+    The second result says for which items there is such an orientation.
+    """
     up = items["rotation"][:, :, 2] @ items["rotation"][:, 0].mT
     along = torch.where(items["orientation_mask"], up @ up.new_tensor(DIRECTIONS[side]), 0.0)
     raised, lowered = along.amax(1) > _ALIGNED, along.amin(1) < -_ALIGNED

@@ -20,14 +20,14 @@ FIT_FEATURES = ("lowest", "mean", "share")
 def coarse(
     heightmap: Float[Tensor, "B X Y"], cells: tuple[int, int] = (COARSE, COARSE)
 ) -> Float[Tensor, "B C"]:
-    """Return the means of the heightmap over the given numbers of parts in x and y."""
+    """Return the means of the heightmap over equal parts, ``cells`` of them in x and y."""
     if heightmap.shape[1:] == cells:
         return heightmap.flatten(1)
     return functional.adaptive_avg_pool2d(heightmap[:, None], cells).flatten(1)
 
 
 def ground_cells(grid: tuple[int, int], ground: int) -> tuple[int, int]:
-    """Return the cells of a pooled heightmap in x and y: ``ground``, but not more than it has."""
+    """Return the cells of a pooled heightmap: ``ground`` in x and y, but at most the grid's."""
     return min(grid[0], ground), min(grid[1], ground)
 
 
@@ -38,7 +38,7 @@ def coordinates(lattice: tuple[int, int]) -> Float[Tensor, "2 Xs Ys"]:
 
 
 def folded(images: Float[Tensor, "N C Xs Ys"], fold: int) -> Float[Tensor, "N Cf Xf Yf"]:
-    """Fold neighbours into channels; the far sides are padded with 1, which means full."""
+    """Fold neighbouring cells into channels; the far sides are padded with 1, which means full."""
     if fold == 1:
         return images
     xs, ys = images.shape[-2:]
@@ -56,7 +56,7 @@ def per_orientation(
 
 
 class MapSummary(nn.Module):
-    """Encoder of each item in each orientation, from features, fit and container, without maps.
+    """Encoder of each item in each orientation; it reads features, fit and container, but no maps.
 
     Args:
         width: Features per item and orientation.
@@ -112,9 +112,10 @@ def with_point_terms(
     shared: Float[Tensor, "B D N"],
     weights: Float[Tensor, "B P S E"],
 ) -> Float[Tensor, "B P S N"]:
-    """Add a linear term to the scores of each point, from its own planes and the shared planes.
+    """Add a linear term to each score: weights times the values of planes at the same point.
 
-    The term restores details that folding blurs within a coarse cell. ``E = C + D``.
+    ``own`` holds the planes of each map, ``shared`` those of all maps; ``E = C + D``. The term
+    restores details that folding blurs within a coarse cell.
     """
     of_own, of_shared = weights.tensor_split((own.shape[2],), -1)
     for plane, weight in zip(own.split(1, 2), of_own.split(1, -1), strict=True):

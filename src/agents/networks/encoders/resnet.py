@@ -1,4 +1,4 @@
-"""A residual encoder of images to vectors; a vector does not depend on the rest of the batch."""
+"""A residual encoder from images to vectors; a vector depends on its image alone."""
 
 from __future__ import annotations
 

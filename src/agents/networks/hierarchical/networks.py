@@ -22,7 +22,8 @@ class HierarchicalNetworks(nn.Module):
     """The manager's and the worker's network, by default small enough for a CPU.
 
     ``conf/network/hrl_paper.yaml`` holds the sizes of Huang et al., RA-L 2023, as far as the paper
-    states them: 18-layer residual encoders and a U-Net of 14 3 x 3 convolutions and base width 32.
+    states them: 18-layer residual encoders, and a U-Net with fourteen 3 x 3 convolutions and base
+    width 32.
 
     Args:
         env: Determines the shapes and provides the items; its action mode must be ``hierarchical``.

@@ -66,7 +66,7 @@ class WorkerNetwork(TensorDictModuleBase):
     (:func:`agents.networks.encoders.item_views.lattice_maps`). A linear term per point, whose
     weights depend on the item, adds rest height, ground and coordinates directly to the scores.
 
-    Each image is dueling (Wang et al., ICML 2016). The value of container, item and orientation is
+    Dueling (Wang et al., ICML 2016) is per image. The value of container, item and orientation is
     computed from a coarse heightmap and from how well the item still fits. The scores are centred
     over the legal placements. So the value of one placement needs only one image
     (:meth:`value_of`).

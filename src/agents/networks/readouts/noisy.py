@@ -14,7 +14,7 @@ from torchrl.envs.utils import ExplorationType, exploration_type
 
 
 def explores(module: nn.Module) -> bool:
-    """Return whether a module explores: by TorchRL's exploration type or, if unset, in training."""
+    """Return whether a module explores: by TorchRL's exploration type, else in training mode."""
     mode = exploration_type()
     return module.training if mode is None else mode is ExplorationType.RANDOM
 
@@ -86,7 +86,7 @@ class NoisyLinear(nn.Module):
         return self._by_row(x, self.rows)
 
     def _by_row(self, x: Float[Tensor, "*batch in"], rows: int) -> Float[Tensor, "*batch out"]:
-        """Apply the layer with separate noise for each row; the first axes hold rows in order.
+        """Apply the layer with separate noise for each row; ``x`` holds the inputs row by row.
 
         ``outer(f_out, f_in) * sigma`` times x is ``f_out * (sigma (f_in * x))``.
         """

@@ -17,10 +17,10 @@ from packing_env.types import ParameterError
 
 Risk = float | str | Sequence[str] | None
 STATE_LEVELS = {"support": ("metrics", "support_ratio")}
-"""Named risk levels and their keys in the environment's output; ``support`` is the support ratio so
-far.
+"""Named risk levels and their keys in the environment's output.
 
-A ratio of 0 means that nothing is packed yet; then the level is 1.
+``support`` is the support ratio of the episode so far. If it is 0, nothing is packed yet, and the
+level is 1.
 """
 _LEAST = 0.01
 
@@ -57,7 +57,7 @@ class QuantileReadout(ValueReadout):
 
     Actions are chosen by the conditional value at risk at level c: the mean of the worst share c of
     the returns (section 3.1 of the paper). It is the mean over K taus, the midpoints of K equal
-    parts of [0, c]. They are not drawn, so that a state always gets the same values.
+    parts of [0, c]. The taus are not drawn, so a state always gets the same values.
 
     Args:
         width: Number of hidden features that phi multiplies.

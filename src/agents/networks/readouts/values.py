@@ -242,15 +242,9 @@ class ActionNetwork(TensorDictModuleBase):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write ``action_value``, for any leading axes."""
         batch, observed = flattened(tensordict, self._read)
-        value = self.values(observed, self.readout.gain(tensordict))
-        return tensordict.set("action_value", value.unflatten(0, batch))
-
-    def values(
-        self, observed: Sequence[Tensor], gain: Float[Tensor, "B 1 D"] | None
-    ) -> Float[Tensor, "B A"]:
-        """Return the values of all actions."""
-        value, score = self.streams(observed, gain)
-        return self.readout.mean(value, score).flatten(1)
+        value, score = self.streams(observed, self.readout.gain(tensordict))
+        mean = self.readout.mean(value, score).flatten(1)
+        return tensordict.set("action_value", mean.unflatten(0, batch))
 
     def value_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"]
