@@ -1,4 +1,4 @@
-"""CUDA graphs: record work once and replay it; and a collector that replays decision and step.
+"""CUDA graphs: record work once and replay it. A collector replays policy and step in this way.
 
 A recording holds operations on memory, but no Python code: a replay reads and writes the same
 addresses as the recording.
@@ -40,7 +40,7 @@ def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
 
 
 def captures(option: bool | str, name: str, obstacles: Mapping[str, str]) -> bool:
-    """Return whether to capture; ``auto`` captures if there is no obstacle; the choice is logged.
+    """Return whether to capture; ``auto`` captures if there is no obstacle, and logs the choice.
 
     Args:
         option: True, False or ``"auto"``.
@@ -104,11 +104,11 @@ class Captured:
             return copies
 
         try:
-            # 1. Call it without a graph; this also makes libraries allocate their workspaces.
+            # 1. Call the work without a graph; libraries then also allocate their workspaces.
             with on_side_stream(tensors[0].device):
                 one = outcome(ordinary or work)
                 other = one if exact else outcome(ordinary or work)
-            # 2. Record it, and replay the recording from the same state.
+            # 2. Record the work, and replay the recording from the same state.
             restore()
             self._replay, self._result = cuda_graph(work)
             recorded = outcome(self)
@@ -154,9 +154,9 @@ def give_up(error: CaptureError, option: str, *, required: bool) -> None:
 
 
 def as_close(value: Tensor, one: Tensor, other: Tensor) -> bool:
-    """Return whether a value equals one of two values or is near both; reads from the device.
+    """Return whether a value equals one of two results or is near the first; reads from the device.
 
-    Near means within ten times the difference of the two values.
+    Near means within ten times the difference of the two results.
     """
     if value.shape != one.shape or value.dtype != one.dtype:
         return False

@@ -59,7 +59,7 @@ class CapturedUpdate:
         self.forget()
 
     def forget(self) -> None:
-        """Start again with ordinary updates; ``load_state_dict`` has moved the agent's memory."""
+        """Start again with ordinary updates, since ``load_state_dict`` moves the agent's memory."""
         self._recordings: dict[object, _Recording] = {}
         for optimizer in optimizers(self.agent):
             optimizer.keep_lr_in_memory()
@@ -126,7 +126,7 @@ class CapturedUpdate:
 
 
 def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
-    """Return the agent's update as a CUDA graph if ``trainer.capture`` says so, otherwise None."""
+    """Return the agent's update as a CUDA graph, or None if it is not to be captured."""
     # Recorded updates send no messages, so several processes must update without a graph.
     obstacles = {}
     if (device := _device_of(agent)).type != "cuda":

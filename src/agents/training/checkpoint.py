@@ -315,12 +315,12 @@ def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:
 
 
 def _check_archive(path: Path) -> None:
-    # Torch would read older formats in a different way.
+    # For older formats, torch uses another reader.
     if not zipfile.is_zipfile(path):
         raise UnpicklingError("not an archive of torch.save")
     with zipfile.ZipFile(path) as archive:
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-            raise UnpicklingError("compressed, which torch.save never is")
+            raise UnpicklingError("compressed; torch.save does not compress")
 
 
 def _verify(folder: Path, names: Set[str] | None = None) -> None:

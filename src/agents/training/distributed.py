@@ -45,11 +45,11 @@ class World:
         """True in the process that logs and writes the state that all processes share."""
         return self.rank == 0
 
-    def any(self, *wishes: bool) -> tuple[bool, ...]:
+    def any(self, *flags: bool) -> tuple[bool, ...]:
         """Return each flag OR-ed over the processes, by one message."""
         if self.size == 1:
-            return wishes
-        return tuple(add_up(torch.tensor(wishes, dtype=torch.int32)).bool().tolist())
+            return flags
+        return tuple(add_up(torch.tensor(flags, dtype=torch.int32)).bool().tolist())
 
     def gather(self, tensor: Tensor) -> Tensor:
         """Return the tensors of all processes on the host, ``[size, *shape]``, by one message."""
@@ -89,8 +89,7 @@ class World:
             raise failure or OSError("another process failed")
 
     def part(self, count: int) -> range:
-        """Return this process's consecutive share of ``count`` things, as even as possible."""
-        # The last processes may get fewer, or none.
+        """Return this process's part of ``range(count)``; the last parts may be short or empty."""
         share = -(-count // self.size)
         return range(min(self.rank * share, count), min((self.rank + 1) * share, count))
 
@@ -117,10 +116,10 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
     if size == 1:
         yield World()
         return
-    # 1. Meet the others: CPUs exchange messages by gloo, GPUs by NCCL.
+    # 1. Form the process group: CPUs exchange messages by gloo, GPUs by NCCL.
     rank, own = _variable("RANK"), own_device(device, size)
     for name in ("MASTER_ADDR", "MASTER_PORT"):
-        _set(name)
+        _required(name)
     wait = timedelta(seconds=seconds)
     try:
         server = next(iter(rendezvous("env://", timeout=wait)))[0]
@@ -139,7 +138,7 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
             f"rank {rank}: not all of the {size} processes joined within "
             f"distributed.timeout={seconds:g} seconds ({str(error).splitlines()[0]})"
         ) from error
-    # 2. Work. A lost connection is only a consequence: another process ended first.
+    # 2. Run the block. If a connection is lost, another process has ended first.
     try:
         yield World(rank, size)
     except (distributed.DistError, RuntimeError) as error:
@@ -205,8 +204,8 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
     return torch.device("cuda", local)
 
 
-def _set(name: str, default: str | None = None) -> str:
-    """Return a variable that ``torchrun`` sets."""
+def _required(name: str, default: str | None = None) -> str:
+    """Return an environment variable that ``torchrun`` sets."""
     value = os.environ.get(name, default)
     if value is None:
         raise ConfigError(
@@ -217,7 +216,7 @@ def _set(name: str, default: str | None = None) -> str:
 
 
 def _variable(name: str, default: str | None = None) -> int:
-    value = _set(name, default)
+    value = _required(name, default)
     if not value.isdecimal():
         raise ConfigError(f"{name}={value!r} must be a number, as torchrun sets it")
     return int(value)

@@ -26,13 +26,14 @@ _MOST = 4
 def source(
     config: DictConfig, request: Request, *, resumes: bool
 ) -> tuple[DictConfig, Checkpoint | None]:
-    """Load ``warm_start.checkpoint``; return the configuration with its network, and the weights.
+    """Load ``warm_start.checkpoint``; return it, and the configuration with its network.
 
-    The command line may set the network. A run that resumes has its own weights.
+    A network that the command line sets has priority. A run that resumes keeps its own weights, so
+    nothing is loaded for it.
 
     Raises:
         CheckpointError: There is no intact checkpoint.
-        ConfigError: The agent is not that of the run.
+        ConfigError: The checkpoint is that of another agent.
     """
     if resumes or config.warm_start.get("checkpoint") is None:
         return config, None
@@ -47,7 +48,7 @@ def source(
         )
     # 2. Take the network over.
     trained_config = saved.meta.get("config", {})
-    sections = [name for name in ("network",) if config.get(name) is not None]
+    sections = [] if config.get("network") is None else ["network"]
     return adopt(config, trained_config, sections, request.overrides, request.folders), saved
 
 
@@ -78,17 +79,17 @@ def carry_over(agent: Agent, saved: Checkpoint) -> tuple[int, list[str]]:
         if isinstance(there, Tensor) and there.shape == own.shape:
             own.data.copy_(there)
             copied += 1
-        elif own.requires_grad or part == "policy":  # others are targets, which follow
+        elif own.requires_grad or part == "policy":  # other tensors are targets
             others.append(f"{name} (saved: {_size(there)}, here: {_size(own)})")
     if not copied:
         raise CheckpointError(f"{saved.path}: no weight fits this agent: {_listed(others)}")
-    # 2. Target networks follow.
+    # 2. Copy the networks to their targets.
     getattr(agent, "copy_to_targets", lambda: None)()
     return copied, others
 
 
 def from_config(config: DictConfig, agent: Agent, saved: Checkpoint) -> str:
-    """Carry out ``warm_start.checkpoint`` and return what is carried over and what is not."""
+    """Copy the weights, and return a text on what is carried over and what is not."""
     copied, others = carry_over(agent, saved)
     lines = [
         f"warm start: {copied} of {copied + len(others)} tensors are carried over from "

@@ -1,4 +1,4 @@
-"""Trained policies in programs of the user's own."""
+"""Trained runs and policies, loaded into a user's own program."""
 
 from __future__ import annotations
 

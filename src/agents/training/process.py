@@ -61,7 +61,7 @@ def _keep_freed_memory(names: Iterable[str]) -> None:
 
 
 class StopSignals:
-    """Context manager in which SIGINT and SIGTERM request a stop, and a second one aborts.
+    """Context manager in which SIGINT and SIGTERM request a stop, and a second signal aborts.
 
     A signal within :attr:`echo` seconds after the first one is ignored, because launchers signal a
     process and then its group. The context manager works only in the main thread.

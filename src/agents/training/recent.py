@@ -1,4 +1,4 @@
-"""The batches of the last updates; the one that failed is saved with the failed state."""
+"""The batches of the last updates; after a failure, the failed one is saved with the state."""
 
 from __future__ import annotations
 

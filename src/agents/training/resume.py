@@ -1,4 +1,4 @@
-"""Use of a checkpoint: continue its run, with options that may change, or load its policy."""
+"""Two uses of a checkpoint: continue its run (some options may change), or load its policy."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def find(name: str, run_dir: str | None) -> Path | None:
 def run_config(
     config: DictConfig, saved: Mapping[str, Any], overrides: Sequence[str], folders: Sequence[Path]
 ) -> DictConfig:
-    """Return the run's configuration, with the command line's settings that are allowed to change.
+    """Return the run's configuration, with those settings of the command line that may change.
 
     Raises a ConfigError if the command line changes any other setting.
     """
@@ -138,7 +138,7 @@ def run_config(
     differing = list(_differences(config, merged, fixed))
     if differing:
         raise ConfigError(
-            f"resume={config.resume}: the run has {'; '.join(differing[:3])}; leave that out, or "
+            f"resume={config.resume}: the run has {'; '.join(differing[:3])}; leave these out, or "
             f"start a new run (settings that may change: {', '.join(FREE[:-1])}; of the trainer "
             f"{', '.join(FREE_TRAINER)})"
         )
@@ -147,7 +147,7 @@ def run_config(
 
 def _is_free(key: str) -> bool:
     section, _, rest = key.partition(".")
-    # The entries of samples do not affect what is learned.
+    # It sets which observations samples hold, not what the agent learns from them.
     if key == "replay.rebuild":
         return True
     return section in FREE or (section == "trainer" and rest in FREE_TRAINER)

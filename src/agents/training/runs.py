@@ -63,7 +63,7 @@ def new_folder(path: str | Path | None, name: str) -> Path:
                 return folder
     except OSError as error:
         raise RunFolderError(f"no folder for results can be made: {error}") from error
-    raise RunFolderError("no free name for results in runs")
+    raise RunFolderError("no free name for results in runs; name a folder with run_dir=")
 
 
 @contextmanager

@@ -54,8 +54,8 @@ class Trainer:
         warmup: Number of frames before the first update.
         update_every: Frames per update.
         schedule: Length and intervals; each field is also a keyword argument.
-        capture: Run updates as one CUDA graph
-            (:class:`agents.training.captured_update.CapturedUpdate`); ``auto``: on CUDA.
+        capture: Whether to run each update as one CUDA graph
+            (:class:`agents.training.captured_update.CapturedUpdate`); ``auto`` does so on CUDA.
     """
 
     on_policy = False
