@@ -1,9 +1,9 @@
 """TD(lambda) on the values of afterstates: the whole algorithm.
 
 The next item does not depend on the decision, and the effect of a placement is known exactly. So
-``Q(state, placement) = reward + V(heightmap after it)``, and V needs no item. The sources are
-Sutton and Barto, "Reinforcement learning", 2018, sections 6.8 (afterstates) and 12.2 (TD(lambda)).
-Tesauro, CACM 1995, and Szubert and Jaskowski, CIG 2014, learned games in this way.
+``Q(state, placement) = reward + V(heightmap after it)``, and V does not read the item. The sources
+are Sutton and Barto, "Reinforcement learning", 2018, sections 6.8 (afterstates) and 12.2
+(TD(lambda)). Tesauro, CACM 1995, and Szubert and Jaskowski, CIG 2014, learned games in this way.
 """
 
 from __future__ import annotations

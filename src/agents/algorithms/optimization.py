@@ -20,7 +20,7 @@ _ALIGNED = 16
 class Gradients:
     """The loss, two scalars and the gradients of some parameters, in one block of memory.
 
-    Processes that learn together sum the whole block in one message; nothing is copied.
+    Processes that learn together sum the whole block in one message, without copying it first.
 
     Args:
         parameters: Parameters on one device and of one dtype.
@@ -67,10 +67,10 @@ class Gradients:
 
 
 class GatedAdam:
-    """Adam with clipped gradients that skips a step whose loss or gradient is not finite.
+    """Adam with clipped gradients; it skips a step whose loss or gradient is not finite.
 
-    The fused kernel reads this decision from a flag on the device; nothing is copied to the host. A
-    skipped step leaves parameters, moments and step counts unchanged, bit for bit. Processes that
+    The fused kernel reads from a flag on the device whether to skip; nothing is copied to the host.
+    A skipped step leaves parameters, moments and step counts unchanged, bit for bit. Processes that
     learn together use the mean of their gradients.
 
     Args:
@@ -171,9 +171,8 @@ class GatedAdam:
             taken = finite if where is None else finite & where
             self.optimizer.found_inf = (~taken).float()  # type: ignore[attr-defined]  # kernel's flag
             self.optimizer.step()
-            torch.autograd.graph.increment_version(
-                self.parameters
-            )  # the fused kernel does not do this
+            # The fused kernel does not increment the version counters.
+            torch.autograd.graph.increment_version(self.parameters)
             # 3. Count failures; an omitted step neither extends nor ends a series of skipped steps.
             failed = ~finite if where is None else ~finite & where
             self.skipped += failed
@@ -195,11 +194,10 @@ class GatedAdam:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.optimizer.load_state_dict(
-            copy.deepcopy(state["optimizer"])
-        )  # Adam keeps the tensors that it gets
+        # Adam keeps the tensors that it gets, so it gets a copy.
+        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         (group,) = self.optimizer.param_groups
-        # a state saved under capture stores the rate as a tensor; this optimizer may be uncaptured
+        # Under capture the rate is saved as a tensor, but this optimizer may not be captured.
         group.update(lr=float(group["lr"]), capturable=False)
         if self._lr is not None:
             self.keep_lr_in_memory(remake=True)
@@ -230,7 +228,7 @@ def follow(
 ) -> None:
     """Move target parameters towards the online ones by a share ``rate`` (1 copies them).
 
-    They do not move if ``skipped``, as returned by :meth:`GatedAdam.step`, is 1.
+    The targets stay unchanged if ``skipped``, as returned by :meth:`GatedAdam.step`, is 1.
     """
     moved = list(targets)
     share = rate if skipped is None else [rate * (1 - skipped)] * len(moved)

@@ -189,8 +189,8 @@ class PPO(Learner):
             kl = scores.get("kl_approx").detach().clone()
             loss = scores.get("loss_objective") + scores.get("loss_entropy")
             loss = loss + scores.get("loss_critic")
-            # Either all processes continue, or none does. NaN is let through: the gate skips the
-            # step.
+            # Either all processes continue, or none does. A KL of NaN does not end the update; the
+            # optimizer skips a step that is not finite.
             scalars = self.optimizer.step(loss, where=going, below=(kl, self.target_kl))
             # Sum the report over the steps taken.
             taken = going & (scalars["skipped"] == 0)

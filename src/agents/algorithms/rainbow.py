@@ -28,7 +28,7 @@ from packing_env.envs import PackingEnv
 
 
 class NoisyPolicy(PolicyWrapper):
-    """A policy that explores by the network's noise: separate noise per row (one in an update)."""
+    """A policy that explores by the network's noise; each row has its own, except in an update."""
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """Return the expected returns ``[*batch, A]``, float32."""

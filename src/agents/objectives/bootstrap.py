@@ -42,7 +42,7 @@ class BootstrapLoss(TransitionLoss):
     tensor_keys: _AcceptedKeys
     default_keys = _AcceptedKeys
     out_keys = ("loss", "q")
-    # not MEAN, because the noise of a network is part of the learned function
+    # Not MEAN, because the noise of a network is part of the learned function.
     deterministic_sampling_mode = ExplorationType.RANDOM
 
     def __init__(self, network: Any, *, gamma: float, double: bool = True) -> None:
