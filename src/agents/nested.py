@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def walk(
     node: Any, path: str = "", *, lists: bool = True, separator: str = "."
 ) -> Iterator[tuple[str, Any]]:
-    """Yield every value in nested mappings and lists, containers included, with its path.
+    """Yield every value in nested mappings and lists, and these themselves, each with its path.
 
     With ``lists=False``, a list counts as a single value. Interpolations stay unresolved.
     """
@@ -38,7 +38,7 @@ def leaves(node: Any, path: str = "") -> dict[str, Any]:
 
 
 def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every mapping that has a ``_target_``, with its dotted path, in Hydra's order."""
+    """Yield every mapping that has a ``_target_``, with its dotted path."""
     for inner_path, inner in walk(node, path):
         if isinstance(inner, Mapping) and "_target_" in inner:
             yield inner_path, inner
@@ -46,7 +46,7 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
 
 def named_tensors(state: Any) -> dict[str, Tensor]:
     """Return every tensor in a state by its path, such as ``policy/weight``, in a fixed order."""
-    from torch import Tensor  # keys of a configuration are checked without torch
+    from torch import Tensor  # the check of a configuration's keys does not import torch
 
     values = walk(state, separator="/")
     return {path: value for path, value in values if isinstance(value, Tensor)}

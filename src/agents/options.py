@@ -23,10 +23,10 @@ Constructor = Callable[..., None]
 def option_groups(init: Constructor) -> Constructor:
     """Collect the flat keywords of a decorated ``__init__`` into its dataclass parameters.
 
-    Those are the parameters whose default is an instance of a dataclass; it holds the default
-    values. Callers set single fields by name, or pass a whole instance under the parameter's name.
-    Single fields replace those of an instance that is also passed. No field may have the name of
-    another field or parameter. The constructor raises ``TypeError`` for an unknown keyword, and
+    A dataclass parameter is one whose default is an instance of a dataclass; this instance holds
+    the default values. Callers set single fields by name, or pass a whole instance under the
+    parameter's name. If they do both, the single fields have priority. No field may have the name
+    of another field or parameter. The constructor raises ``TypeError`` for an unknown keyword, and
     names the closest known ones.
     """
     signature = inspect.signature(init)
@@ -52,8 +52,8 @@ def option_groups(init: Constructor) -> Constructor:
 def option_hints(target: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of a target's arguments, and of the fields of their dataclasses.
 
-    It is empty if an annotation cannot be evaluated, as in a user's class that names a type which
-    it imports only for a type checker.
+    The result is empty if an annotation cannot be evaluated, for example because a user's module
+    imports the type only for type checkers.
     """
     call = target.__init__ if inspect.isclass(target) else target
     try:

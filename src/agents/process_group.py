@@ -1,7 +1,6 @@
 """Processes that learn together: their number, and reductions over them.
 
-Every function sends one message, a tensor; all processes must call it. With a single process
-nothing is sent.
+A reduction sends one message, a tensor; all processes must call it. A single process sends nothing.
 """
 
 from __future__ import annotations

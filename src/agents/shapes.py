@@ -13,15 +13,16 @@ from packing_env.types import ParameterError
 
 
 class ShapeCheck:
-    """Forward pre-hook that names an entry which is missing, or has another shape than in ``env``.
+    """Forward pre-hook that refuses entries which are missing or have other shapes than in ``env``.
 
-    It compares on the host, without reading tensors.
+    It compares shapes only, so it reads nothing from the device.
 
     Args:
-        policy: A policy. If it reads the environment's state and no entries, all are compared.
+        policy: A policy. If it reads no observations (but the environment's state), all
+            observations that the input has are compared.
         env: The environment for which the policy was built.
-        rows: Whether the policy needs the environment's rows, because it reads the state. Otherwise
-            only the axes after the batch are compared.
+        rows: Whether the batch must be the environment's rows, because the policy reads their
+            state. Otherwise only the axes after the batch are compared.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class ShapeCheck:
                 differs = "is missing" if shape is None else f"has shape {list(shape)}{unit}"
                 raise ParameterError(
                     f"{name} {differs}, but this {type(policy).__name__} was built for "
-                    f"{list(expected)}; build or load it with the environment that it plays"
+                    f"{list(expected)}; build or load it for the environment in which it acts"
                 )
 
 
 def with_shape_check(policy: TensorDictModuleBase, env: PackingEnv) -> TensorDictModuleBase:
-    """Return the policy, which from now on refuses observations of other shapes than ``env``'s."""
+    """Make a policy refuse observations whose shapes differ from those of ``env``; return it."""
     policy.register_forward_pre_hook(ShapeCheck(policy, env))
     return policy
