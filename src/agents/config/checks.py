@@ -42,12 +42,12 @@ def locate(node: Mapping[str, Any], path: str) -> Any:
 
 
 def check_targets(config: DictConfig, limited: Container[str] | None = None) -> None:
-    """Raise a ConfigError for a key or a value that its target refuses, or that a section lacks.
+    """Raise a ConfigError if a target refuses a key or a value, or a section lacks ``_partial_``.
 
     Args:
         config: The configuration.
-        limited: Keys whose values must be within their limits; None means all. Runs of earlier
-            versions may have other values.
+        limited: Keys whose values must be within their limits; None means all. Values of runs of
+            earlier versions may lie outside the limits.
     """
     # 1. These sections get further arguments when they are built: the environment, the agent, ...
     for section in ("agent", "network", "replay", "trainer", "collector"):
@@ -98,9 +98,9 @@ def load(path: Path) -> DictConfig:
 
 
 def choose_mode(config: DictConfig, set_keys: Set[str]) -> None:
-    """Set the agent's first action mode if none was chosen and the preset's does not suit it.
+    """Choose the agent's first action mode if the agent does not support that of the preset.
 
-    ``set_keys`` are the keys that the command line sets.
+    A mode that the command line sets has priority; ``set_keys`` are the keys that it sets.
     """
     preset = PRESETS.get(str(OmegaConf.select(config, "env.task")))
     mode = OmegaConf.select(config, "env.action_mode")
@@ -185,7 +185,7 @@ def check_learns(config: DictConfig) -> None:
     best = str(OmegaConf.select(config, "checkpoint.best") or "").removeprefix("-")
     if best.startswith("held_out/") and not config.trainer.get("evaluate_every"):
         raise ConfigError(
-            f"checkpoint.best={best} is a metric of evaluations, and there are none; set "
+            f"checkpoint.best={best} is a metric of evaluations, but none is made; set "
             f"trainer.evaluate_every=FRAMES"
         )
     # 3. Trainer and replay support such an agent.

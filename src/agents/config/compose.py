@@ -78,7 +78,7 @@ def _note_process(config: DictConfig) -> None:
         config.device = usable_device()
     elif "device" in config:
         with as_config_errors():
-            config.device = str(known_device(config.device))  # a job may run elsewhere
+            config.device = str(known_device(config.device))  # another machine may run the job
     if "imports" in config:
         config.imports = imported()
 

@@ -30,8 +30,8 @@ def as_config_errors() -> Iterator[None]:
 def config_folder() -> Path:
     """Return the project's configuration folder, ``packing_env/conf``.
 
-    In a checkout this is a link to ``conf`` at its top, so that ``pkg://packing_env.conf`` is a
-    search path of Hydra there, too.
+    In a checkout, it is a link to the folder ``conf`` at the top, so Hydra's search path
+    ``pkg://packing_env.conf`` works there too.
 
     Raises:
         ConfigError: The folder does not exist.

@@ -1,4 +1,4 @@
-"""Check of keys and choices by Hydra alone; torch is not imported, so an error appears at once.
+"""Check of keys and choices with Hydra alone: without torch, an error appears at once.
 
 :func:`agents.config.folders.config_folder` finds the YAML files; ``--config-dir`` adds a user's own
 folders.
@@ -204,7 +204,8 @@ def check_name(key: str, value: Any, known: Collection[str]) -> None:
     """Refuse a name that is neither ours nor registered by an imported package.
 
     Raises:
-        ConfigError: It is unknown. If no known name is near, the message mentions packages.
+        ConfigError: The name is unknown. If no known name is similar, the message mentions
+            ``--import``.
     """
     try:
         check_choice(key, value, known)
@@ -277,7 +278,7 @@ def _check_kinds(
     if all(o in chosen or o.key_or_group.startswith("hydra") for o in overrides):
         return
     lines = [override.input_line or "" for override in chosen]
-    if folders:  # their files may change
+    if folders:  # a user's files may change, so this is not cached
         base = hydra_compose(command, [*lines, *search_path(folders)])
     else:
         base = _usual(command, *lines)
@@ -288,13 +289,13 @@ def _check_kinds(
 
 
 def _names_option(override: Override) -> bool:
-    """Return whether an override chooses an option of a group, and not none."""
+    """Return whether an override chooses an option of its group; null chooses none."""
     return not override.is_delete() and override.value() not in (None, "null")
 
 
 @lru_cache(maxsize=64)
 def _usual(command: str, *chosen: str) -> DictConfig:
-    """Return a command's configuration with only the groups set; it is cached, so only read it."""
+    """Return a command's configuration with only the groups set; it is cached: do not change it."""
     return hydra_compose(command, list(chosen))
 
 

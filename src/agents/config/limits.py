@@ -91,7 +91,7 @@ LIMITS: dict[str, Any] = {
     "evaluation.picture": _PICTURE,
     "evaluation.plan": _path(ending=".json", in_run=True),
 }
-"""Limits of the settings that no target has, in every command."""
+"""Limits, for all commands, of the settings that are not arguments of a target."""
 
 
 def check_command(config: DictConfig) -> None:

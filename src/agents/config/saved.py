@@ -44,7 +44,7 @@ def adopt(
 
     Args:
         config: The command's configuration.
-        saved: The run's configuration, interpolations unresolved.
+        saved: The run's configuration, with unresolved interpolations.
         sections: Names of the sections to take over.
         overrides: The command line.
         folders: Additional folders, as in ``--config-dir``.
@@ -182,7 +182,7 @@ def _check_places(merged: DictConfig, config: DictConfig, folders: Sequence[Path
         # The name of the key determines whether its value is a place; list indices are ignored.
         names = [name for name in key.split(".") if not name.isdigit()]
         outside = bool(names) and _ELSEWHERE.search(names[-1]) is not None
-        if names[:1] == ["logger"] and len(names) > 1:  # services read all of its options
+        if names[:1] == ["logger"] and len(names) > 1:  # services read all options of a logger
             outside = outside or key not in loggers
         if key in _INSIDE:
             path = PurePath(str(value))
@@ -207,7 +207,7 @@ def known_targets(folders: tuple[Path, ...] = ()) -> frozenset[tuple[str, str]]:
 
 @cache
 def _targets_of(folder: Path) -> frozenset[tuple[str, str]]:
-    # OmegaConf's own reader takes ten times as long, for a second of every command with a run.
+    # OmegaConf's own reader takes ten times as long: a second in every command that reads a run.
     return frozenset(
         (place, node["_target_"])
         for path in folder.rglob("*.yaml")
