@@ -37,7 +37,7 @@ class ScoredHeuristic(Heuristic):
         """Return the score of every placement, in the shape of ``legal``.
 
         Raises:
-            ParameterError: A user's function returns something else than one score per placement.
+            ParameterError: A user's function does not return one score per placement.
         """
         assert self.score is not None
         score = self.score(placements)

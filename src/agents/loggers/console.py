@@ -35,11 +35,11 @@ class PlainConsole(Console):
             self.width = max(at_least, self.width)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Convert text to a string as rich does, including the cells of tables."""
+        """Convert a string to rich's text; rich also calls this for the cells of tables."""
         return super().render_str(printable(text), **options)
 
     def working(self, text: str, *, always: bool = False) -> Status:
-        """Show a line on a terminal while a block runs; ``always`` prints it on other outputs."""
+        """Show a line on a terminal while a block runs; with ``always``, print it elsewhere too."""
         if always and not self.is_terminal:
             self.say(text)
         return self.status(self.render_str(text))

@@ -40,7 +40,7 @@ class Meter:
         *,
         everywhere: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Add several values, preferably of one shape; ``where`` only selects ``values``."""
+        """Add several values, preferably of one shape; ``where`` applies to ``values`` alone."""
         # 1. Values of different shapes are added one by one.
         everything = {**values, **(everywhere or {})}
         parts = [value.detach() for value in everything.values()]

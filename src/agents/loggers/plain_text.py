@@ -14,7 +14,8 @@ _SPACES = re.compile(r"([\t\n])")
 
 def printable(text: str) -> str:
     r"""Replace control characters except tab and newline by their codes, such as ``\x1b``."""
-    from packing_env.names import plain_name  # rich would also import Gymnasium; help needs neither
+    # Help does not call this, so it does not wait for Gymnasium, which packing_env imports.
+    from packing_env.names import plain_name
 
     return "".join(part if part in "\t\n" else plain_name(part) for part in _SPACES.split(text))
 
