@@ -1,4 +1,4 @@
-"""Compact states, which omit entries that can be recomputed, and the transform for them."""
+"""Compact states, which omit entries that can be recomputed, and the transform that makes them."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ class Beam(SearchPolicy):
     Beam search keeps the ``width`` plans of largest value. In each round, the ``breadth`` best
     actions of the base extend each plan by one item. The value of a plan is the sum of its rewards
     and the base's value of the last state. When all known items are planned, the first action of
-    the best plan is carried out; the next decision plans again. Hidden items are not drawn, so no
-    generator must be known.
+    the best plan is carried out; the next decision plans again. Hidden items are not drawn, so the
+    generator need not be known.
 
     The base sees only the items that may be chosen now (``num_visible``); plans also contain the
     previewed items. A plan ends when none of its known items fits. It keeps the value of its last

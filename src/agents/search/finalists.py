@@ -28,7 +28,7 @@ _NEEDED = {"action_mode": "placement", "geometry": "maps", "illegal_action": "te
 
 @dataclass(frozen=True)
 class Attempts:
-    """Placements to simulate, and when one is refused.
+    """Which placements are simulated, and when a placement is refused.
 
     Attributes:
         tries: Largest number of placements that are simulated for an item.
@@ -52,8 +52,9 @@ class Finalists(TensorDictModuleBase):
     """A policy that simulates the choices of another policy in MuJoCo before it plays them.
 
     Each row has a simulated pile. The base policy chooses a placement, and the item is placed on
-    the pile. If this moves any item, the item is taken out again, its placements nearby are masked,
-    and the base policy chooses again. If no choice stands, the episode ends without the item.
+    the pile. If any item then moves, the new item is taken out again, the placements nearby are
+    masked, and the base policy chooses again. If no choice stands, the episode ends without the
+    item.
 
     The simulation contains only the items that were placed. The policy acts only in the environment
     for which it was built, from the first decision of an episode; :meth:`bound_to` builds it for

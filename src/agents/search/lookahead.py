@@ -35,7 +35,7 @@ _FIRST_RATE = 1000.0
 
 @dataclass(frozen=True)
 class Budget:
-    """The work of a decision.
+    """The number of play-outs per decision, or the time for them.
 
     Attributes:
         playouts: Play-outs per decision of a row; every round simulates each proposal at least
@@ -59,7 +59,7 @@ class LookaheadSize:
     Attributes:
         breadth: Number of proposals to compare.
         depth: Number of decisions of the base before its value is used. None plays to the end.
-            It must be None if the base has no value, and is None if the base names a heuristic.
+            It must be None if the base has no value; for a heuristic, it is set to None.
         num_candidates: Number of candidates from which a value of afterstates chooses in play-outs;
             None means all candidates from which it proposes.
     """
