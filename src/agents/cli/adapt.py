@@ -34,7 +34,7 @@ from packing_env.generators.cuboids.files import read_loads
 HELD_OUT = 0.3
 """Share of the orders that are held out."""
 LEAST = 20
-"""Smallest number of held-out orders; the interval of fewer differences is not reliable."""
+"""Smallest number of held-out orders; with fewer, the interval of the gain is not reliable."""
 _ENDLESS = 10**12
 """More decisions than any training makes, so that only the time limit ends it."""
 

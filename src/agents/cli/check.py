@@ -28,9 +28,9 @@ HOLDS, VIOLATED, UNREADABLE = 0, 1, 2
 
 
 def check(options: argparse.Namespace) -> int:
-    """Check plans; the exit code is 1 if a claim is wrong, 2 if a plan cannot be read.
+    """Check plans; return 1 if a claim is wrong, and 2 if a plan cannot be read.
 
-    With ``--physics`` the exit code is also 1 if an item moves in simulation.
+    With ``--physics``, also return 1 if an item moves in simulation.
     """
     console = PlainConsole()
     codes: list[int] = []
@@ -70,7 +70,10 @@ def _foreign(
 ) -> int:
     """Report on the containers of a plan of another program; return the exit code."""
     if options.physics or options.settings or options.html:
-        raise PlanError(f"{path}: only plans of packing pack are simulated; leave out --physics")
+        raise PlanError(
+            f"{path}: only plans of packing pack are simulated; leave out --physics, --settings "
+            "and --html"
+        )
     for judgement in judgements:
         reports.append({"plan": str(path), **judgement.to_json()})
         if not options.json:

@@ -37,7 +37,7 @@ def minutes(text: str) -> float:
 
 
 def column(text: str) -> tuple[str, str]:
-    """Parse ``TITLE=NAME``: what a column of an order means; without NAME it is left out."""
+    """Parse ``TITLE=NAME``, the meaning of a column of an order; ``TITLE=`` leaves it out."""
     title, equals, name = text.rpartition("=")
     if not title.strip() or not equals:
         raise argparse.ArgumentTypeError(
@@ -53,7 +53,7 @@ class Command:
     Attributes:
         summary: One line.
         run: ``module:function`` that runs the command and returns the exit code.
-        groups: The groups that its help lists.
+        groups: Groups of the configuration that its help lists.
         examples: Command lines to copy.
         sweeps: Whether it accepts ``--multirun``.
         arguments: Arguments of a command without settings; ``run`` then receives the parsed
@@ -363,7 +363,7 @@ COMMANDS = {
         ),
     ),
     "doctor": Command(
-        "say what is installed, whether it works, and what would be slow here",
+        "report what is installed, whether it works, and what would be slow here",
         "agents.cli.doctor:doctor",
         (),
         ("packing doctor",),
@@ -371,13 +371,13 @@ COMMANDS = {
             Argument("--seconds", type=float, default=5.0, help="time of the self-test; default 5"),
         ),
         description=(
-            "Say what is installed (versions, devices, extras and the command that adds each), "
+            "Report what is installed (versions, devices, extras and the command that adds each), "
             "whether it works (a self-test of five seconds, names that clash), and what would be "
             "slow here. Exits 1 if something does not work."
         ),
     ),
     "warmup": Command(
-        "compile the kernels ahead of time, so that the first step need not wait",
+        "compile the kernels ahead of time, so that the first step does not wait",
         "agents.cli.warmup:warmup",
         (),
         ("packing warmup", "packing warmup irregular cuboid_online"),

@@ -80,7 +80,7 @@ def check_picture(config: DictConfig) -> None:
 def from_run(
     config: DictConfig, request: Request
 ) -> tuple[checkpoint.Checkpoint | None, DictConfig]:
-    """Load ``config.checkpoint`` if given; return it and the configuration with its sections."""
+    """Load ``config.checkpoint`` if it is set; return it, and the configuration of its run."""
     if config.checkpoint is None:
         return None, config
     trained = checkpoint.load(config.checkpoint, device=config.device)
@@ -239,9 +239,8 @@ def describe(
     content = {"command": command, **origin(config)}
     if resumed is not None:
         content["resumed"] = {"from": str(resumed.saved.path), **resumed.saved.meta["versions"]}
-    runs.write_json(
-        folder / runs.DESCRIPTION, content
-    )  # comes first, because it marks the folder as a run
+    # This file comes first, because it marks the folder as a run.
+    runs.write_json(folder / runs.DESCRIPTION, content)
     runs.write_text(folder / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
 
 

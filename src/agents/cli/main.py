@@ -115,7 +115,7 @@ def _asked_for_help(arguments: list[str]) -> list[str]:
 
 
 def _command_first(arguments: list[str]) -> list[str]:
-    """Move ``--import MODULE`` behind the command if it stands before it."""
+    """Move each ``--import MODULE`` that stands before the command behind it."""
     place = 0
     while arguments[place:] and arguments[place].partition("=")[0] == "--import":
         place += 1 if "=" in arguments[place] else 2
@@ -234,7 +234,7 @@ def _epilog(command: Command) -> str:
 
 
 def _folded(names: Sequence[str]) -> list[str]:
-    """Return names; fold many names with a common prefix: ``learn_{dqn, ppo}``."""
+    """Return names; several names with a common prefix become one: ``learn_{dqn, ppo}``."""
     families: dict[str, list[str]] = {}
     for name in names:
         families.setdefault(name.partition("_")[0], []).append(name)
@@ -253,7 +253,7 @@ def _wrapped(entry: str) -> list[str]:
 
 
 def _first_comment(path: Path) -> str:
-    """Return the first comment of a YAML file that is not for Hydra."""
+    """Return the first comment of a YAML file that is not a directive of Hydra."""
     lines = path.read_text(encoding="utf-8").splitlines()
     comments = (line for line in lines if line.startswith("# ") and not line.startswith("# @"))
     return next(comments, "").removeprefix("# ")

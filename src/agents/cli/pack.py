@@ -117,7 +117,7 @@ def finish(
     except KeyboardInterrupt:
         if not files:
             raise
-        console.say("interrupted, so not all plans were checked: packing check does it")
+        console.say("interrupted, so not all plans were checked; use packing check")
         code = INTERRUPTED
     console.say(f"wrote {options.out}: {', '.join(file.name for file in files)}")
     return code
@@ -155,18 +155,15 @@ def _check_files(console: PlainConsole, plan: Plan, files: Sequence[Path]) -> in
 
 
 def check(options: argparse.Namespace) -> None:
-    """Check units, sizes, options and files before the slow imports of torch and numba.
-
-    ``packing nest`` has fewer constraints.
-    """
+    """Check units, sizes, options and files before the slow imports of torch and numba."""
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
     check_number("seconds", options.seconds, above=0.0)
     if options.out.exists() and not options.out.is_dir():
         raise ConfigError(f"--out {options.out} is a file; name a folder")
-    if not imported():  # own packages may register rules; the planner then checks the name
+    if not imported():  # a user's package may register rules; the planner then checks
         check_choice("stability", getattr(options, "stability", "none"), STABILITY)
-    logging.disable()  # the order is read again for packing, with log lines
+    logging.disable()  # reading the order again, for packing, repeats the log lines
     try:
         types = planner.read_containers(options.container)
         columns = stated_columns(dict(options.columns), ORDER)

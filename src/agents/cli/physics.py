@@ -32,7 +32,7 @@ def describe(report: PhysicsReport) -> list[str]:
         f"utilization {report.utilization:.4f}, kept {report.utilization_kept:.4f}"
     ]
     if report.first_failure is not None:
-        lines.append(f"the first item to fail was number {report.first_failure + 1}.")
+        lines.append(f"the first item to fail was number {report.first_failure + 1}")
     lines += [
         f"item {item.order} ({item.name}) moved {item.shift:.4f} m and turned {item.degrees:.0f} "
         f"degrees{', toppled' if item.toppled else ''}{', fell' if item.fallen else ''}"

@@ -69,7 +69,7 @@ def results_folder(config: DictConfig, resumed: Resumed | None, locks: ExitStack
 
 
 def start_line(place: str, resumed: Resumed | None) -> str:
-    """Return where training starts."""
+    """Return a line that says from which state training starts."""
     if resumed is None:
         return f"resume={place}: no checkpoint was found, so training starts from nothing"
     refilled = "" if "replay" in resumed.saved.state else "; the replay was not saved and refills"

@@ -128,9 +128,10 @@ def build_trainer(
     trainer: Trainer = build.build_trainer(config, **_shard(config, world))
     checkpoint.check_state(trainer.agent.state_dict(), config.agent["_target_"])
     started = None if tuned is None else fine_tuning.from_config(config, trainer.agent, tuned)
-    if config.evaluation.heuristics:  # unknown names raise errors now
+    # Unknown heuristics and missing instances raise errors now, not after the training.
+    if config.evaluation.heuristics:
         build.build_heuristics(config.evaluation.heuristics, trainer.collector.env)
-    if count := int(config.evaluation.instances):  # too many do so too, not after the training
+    if count := int(config.evaluation.instances):
         check_instances(build.build_held_out(config, trainer.collector.env, range(1)), count)
     trainer.world = world
     seed_everything(int(config.seed) + world.rank)  # equal weights, but separate random draws
@@ -230,7 +231,7 @@ class _Session:
             self.console.say(text, style="bold")
 
     def save(self) -> None:
-        """Write a checkpoint; the name of a failed one keeps it from counting as the newest."""
+        """Write a checkpoint; a failed state gets another name, so it is never the newest one."""
         # 1. Describe the state: the metric for comparison, and whether the state is finite.
         options = self.config.checkpoint
         try:
