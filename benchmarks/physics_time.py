@@ -81,7 +81,7 @@ def timed(path: Path, order: str) -> dict[str, Any]:
     """Run the command on one core; return its time and what it found."""
     settings = path.with_suffix(".yaml")
     settings.write_text(json.dumps(SETTINGS[order]), encoding="utf-8")  # JSON is also YAML
-    command = [sys.executable, "-m", "agents.cli.main", "check", str(path), "--physics", "--json"]
+    command = [sys.executable, "-m", "agents.cli", "check", str(path), "--physics", "--json"]
     command += ["--settings", str(settings)]
     if hasattr(os, "sched_setaffinity"):
         command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), *command]

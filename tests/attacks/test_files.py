@@ -116,7 +116,7 @@ def test_a_compressed_archive_of_tensors_is_not_unpacked(tmp_path: Path) -> None
     manifest = json.loads((place / checkpoint.MANIFEST).read_text())
     manifest["files"][checkpoint.TENSORS] = checkpoint._fingerprint(place / checkpoint.TENSORS)
     (place / checkpoint.MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(checkpoint.CheckpointError, match="torch.save does not compress"):
+    with pytest.raises(checkpoint.CheckpointError, match=r"torch\.save does not compress"):
         checkpoint.load(tmp_path)
 
 

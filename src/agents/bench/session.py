@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -160,7 +159,7 @@ def run(config: DictConfig, request: Request) -> int:
     with ExitStack() as stack, as_config_errors():
         # 1. Check the settings that all benchmarks share.
         benchmark = instantiate(config.bench, _partial_=True)
-        clock, path = _clock(config), _results_file(config)
+        clock, path = _clock(config), None if config.out is None else Path(config.out)
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(config.threads)  # threads of torch and the compiled kernels
         # 2. Measure.
@@ -180,15 +179,3 @@ def _clock(config: DictConfig) -> Clock:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device={config.device}: torch finds no GPU here; use device=cpu")
     return Clock(device, **config.clock)
-
-
-def _results_file(config: DictConfig) -> Path | None:
-    if config.out is None:
-        return None
-    path = Path(config.out)
-    if path.is_dir():
-        raise ConfigError(f"out={path} is a folder; name a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"out={path}: cannot write to {path.parent}")
-    return path

@@ -345,7 +345,3 @@ def _user_error(error: Exception) -> BaseException | None:
         return cause if isinstance(cause, (ValueError, OSError, ImportError)) else None
     ours = type(error).__module__.partition(".")[0] in ("agents", "packing_env")
     return error if ours else None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -17,6 +17,7 @@ from agents.training import checkpoint, resume, runs
 from agents.training.distributed import World
 from agents.training.resume import Resumed
 from agents.training.trainer import Trainer
+from packing_env.folders import check_links
 from packing_env.memory import human, num_bytes
 
 
@@ -40,7 +41,7 @@ def _source(config: DictConfig, locks: ExitStack) -> str:
     run = place.parent.parent
     if _continues_in_place(config, run):
         locks.enter_context(runs.locked(run))
-        runs.check_own(run)
+        check_links(run)
     if config.resume == resume.AUTO:
         place = checkpoint.find(run)  # another process may have saved before the lock
     return str(place)
@@ -61,7 +62,7 @@ def results_folder(config: DictConfig, resumed: Resumed | None, locks: ExitStack
     named = Path(config.run_dir) if config.run_dir is not None else None
     if config.resume == resume.AUTO and named and runs.never_saved(named, checkpoint.FOLDER):
         folder = named
-        runs.check_own(folder)
+        check_links(folder)
     else:
         folder = runs.new_folder(named, str(config.name))
     locks.enter_context(runs.locked(folder))

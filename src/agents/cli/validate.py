@@ -16,6 +16,7 @@ from rich.table import Column, Table
 
 from agents import heuristics
 from agents.cli.protocols import Protocol, protocols
+from agents.config.limits import check_output
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from agents.training import runs
 from agents.training.evaluate import Estimate, evaluate
@@ -119,11 +120,7 @@ def validate(options: argparse.Namespace) -> int:
     """Run the protocols and print the table; the exit code is 1 if a mean misses its window."""
     # 1. Check the options before the work begins.
     if options.json is not None:
-        try:
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.touch()
-        except OSError as error:
-            raise runs.RunFolderError(f"{options.json} cannot be written: {error}") from error
+        check_output(str(options.json), "--json")
     # 2. Play the protocols.
     start = time.perf_counter()
     work = list(product(range(options.seeds), protocols(options.full)))

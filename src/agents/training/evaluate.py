@@ -48,7 +48,6 @@ class Estimate:
     @classmethod
     def of(cls, values: Tensor) -> Estimate:
         """Estimate from independent samples ``[n]``; a single sample has an infinite half-width."""
-        # A single sample has no spread, so it has no interval.
         count = values.numel()
         spread = values.double().std().item() if count > 1 else math.inf
         return cls(values.double().mean().item(), NORMAL_95 * spread / math.sqrt(count))

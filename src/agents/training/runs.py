@@ -113,14 +113,6 @@ def never_saved(folder: Path, saves: str) -> bool:
     return isinstance(command, list) and "train" in command[:2] and not complete
 
 
-def check_own(folder: Path) -> None:
-    """Raise a RunFolderError if a link anywhere in a run's folder leads out of it."""
-    try:
-        folders.check_links(folder)
-    except folders.FolderError as error:
-        raise RunFolderError(str(error)) from None
-
-
 def place(folder: Path, name: str) -> Path:
     """Return the path of a file that an option names, and make the folders above it.
 
