@@ -135,7 +135,7 @@ class ReturnsLearner(Learner):
 
     def copy_to_targets(self) -> None:
         """Make the target network equal to the online one."""
-        self.targets = GatedUpdate(self.objective, eps=self.targets.eps)  # its constructor copies
+        self.targets = GatedUpdate(self.objective, eps=self.targets.eps)  # the constructor copies
 
 
 class ContinuousLearner(Learner):
@@ -149,7 +149,7 @@ class ContinuousLearner(Learner):
 
     def copy_to_targets(self) -> None:
         """Make the target networks equal to the online ones."""
-        self.targets = GatedUpdate(self.objective, eps=self.targets.eps)  # its constructor copies
+        self.targets = GatedUpdate(self.objective, eps=self.targets.eps)  # the constructor copies
 
     def finish(
         self, loss: Tensor, actor_loss: Tensor, steps: list[dict[str, Tensor]]

@@ -1,4 +1,4 @@
-"""Decisions per second of the environment, over rows, presets and kernels."""
+"""Decisions per second of the environment, by number of rows, preset and kernel backend."""
 
 from __future__ import annotations
 

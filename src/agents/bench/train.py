@@ -176,5 +176,4 @@ def work_per_frame(trainer: Trainer, config: DictConfig) -> dict[str, Any]:
     values = {"parameters": sum(weight.numel() for weight in agent.policy.parameters())}
     if trainer.on_policy:
         return values | {"sampled_per_frame": float(config.agent.epochs)}
-    every = trainer.update_every
-    return values | {"sampled_per_frame": agent.batch_size / every if every else None}
+    return values | {"sampled_per_frame": agent.batch_size / trainer.update_every}

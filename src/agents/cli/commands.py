@@ -91,7 +91,7 @@ CONSTRAINTS = (
     Argument("--door", choices=("top", "rear", "side"), help="where boxes come in; default top"),
     Argument("--preplaced", action="append", metavar="BOX", help="a fixed box: 50x50x20mm@0,0,0"),
 )
-"""Options of ``pack`` in addition to the columns of an order; names as in ``Constraints``."""
+"""Options of ``pack`` that add constraints to those of an order; named as in ``Constraints``."""
 COLUMN = Argument(
     "--column", action="append", type=column, default=[], dest="columns", metavar="TITLE=NAME",
     help="a column's meaning: 'pc wt=weight'; 'CBM=': ignored",

@@ -24,7 +24,7 @@ from packing_env.kernels.backends import INTERPRETING
 from packing_env.plan import check_plan, packing_of, save_plan
 
 GOOD, MISSING, BAD = "ok", "--", "!!"
-"""Marks of a finding: fine, an extra that is not installed, or a problem."""
+"""Marks of a finding: fine, something that is missing or slow, or a problem."""
 _LITTLE_MEMORY = 2 * 2**30
 
 
@@ -246,13 +246,13 @@ def _slow_things() -> Iterator[Finding]:
     if not torch.cuda.is_available():
         yield Finding(
             MISSING,
-            "network=hrl_paper and env=irregular_paper with 24 orientations: seconds per update "
-            "on a CPU; network=hrl_small, or env.resolution=50",
+            "network=hrl_paper and env=irregular_paper with 24 orientations: an update takes "
+            "seconds on a CPU; use network=hrl_small, or env.resolution=50",
         )
     if kernels.backend_for("cpu") != "numba":
         yield Finding(
             MISSING,
-            f"steps on the CPU, about ten times slower without numba: {extras.command('fast')}",
+            f"steps on the CPU: about ten times slower without numba; {extras.command('fast')}",
         )
     usable = runs.machine()["usable_cores"]
     if torch.get_num_threads() < usable:

@@ -22,7 +22,7 @@ from packing_env import extras
 from packing_env.types import ParameterError
 
 Decide = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
-"""Function from observations and masks to actions, by name."""
+"""Function from named observations and masks to named actions."""
 
 _DECISIONS = 20
 """Number of decisions for which the program is compared with the policy."""
@@ -90,7 +90,7 @@ def _for_onnx(program: torch.export.ExportedProgram, path: Path) -> Decide:
 
 
 _FORMATS = {"torch_export": (_for_torch, _DECISIONS), "onnx": (_for_onnx, _DECISIONS - 2)}
-"""Function that writes each format, and the least number of equal decisions.
+"""The function that writes each format, and the least number of equal decisions.
 
 ONNX Runtime adds numbers in another order, so it may rank nearly equal values differently.
 """

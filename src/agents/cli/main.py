@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     process.tune()
     print_any_letter()
-    os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's warnings, on import
+    os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl reads it on import
     handler = LogHandler()
     handler.setFormatter(PlainFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -161,7 +161,7 @@ def check(options: argparse.Namespace) -> None:
     check_number("seconds", options.seconds, above=0.0)
     if options.out.exists() and not options.out.is_dir():
         raise ConfigError(f"--out {options.out} is a file; name a folder")
-    if not imported():  # a user's package may register rules; the planner then checks
+    if not imported():  # a user's package may register more rules
         check_choice("stability", getattr(options, "stability", "none"), STABILITY)
     logging.disable()  # reading the order again, for packing, repeats the log lines
     try:

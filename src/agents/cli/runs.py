@@ -147,7 +147,7 @@ def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -
 
     Names of runs are relative to ``place``; without it they are the names of their folders.
     """
-    # 1. Settings that all runs share are left out; short ones that differ are columns.
+    # 1. Settings that all runs share are left out; short ones that differ get a column.
     commands = [run.command[1:] for run in listed]
     shared = set.intersection(*map(set, commands)) if len(commands) > 1 else set()
     labels = [_label(run.folder, place) for run in listed]

@@ -35,7 +35,7 @@ EXTRAS = {
         ("sweeper", "optuna", "optuna_sweeper"),
     )
 }
-"""Launchers and sweepers of other packages: the module, and what needs it, for error messages."""
+"""Launchers and sweepers of other packages: the module that each needs, and words for the error."""
 _RAY = "hydra.launcher.ray.init"
 """Key of the configuration with the arguments of ``ray.init``."""
 _OURS = {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}

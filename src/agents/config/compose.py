@@ -52,7 +52,7 @@ def checked(
 
     Args:
         config: Result of :func:`agents.config.keys.composed`; it is changed and returned.
-        own: The overrides that it contains, as that function returns them.
+        own: The overrides that ``config`` contains: the other result of ``composed``.
         overrides: All overrides, as for :func:`compose`.
         folders: As for :func:`compose`.
 
@@ -141,13 +141,13 @@ def _check_values(
 
 
 def replace_preset_values(config: DictConfig, set_keys: Set[str]) -> None:
-    """Set preset values to null if a chosen setting replaces them; ``make_env`` computes them.
+    """Set preset values to null if a chosen setting replaces them; ``make_env`` then computes them.
 
     For example, ``env.resolution`` replaces the preset's ``cell``, unless ``cell`` is set too.
     """
     for name, option in options(PackingParams).items():
         other = option.goes_with
-        chosen = f"env.{other}" in set_keys or other == "resolution"  # no preset has this name
+        chosen = f"env.{other}" in set_keys or other == "resolution"  # presets do not set it
         unset = (
             not other or f"env.{name}" in set_keys or not OmegaConf.select(config, f"env.{name}")
         )

@@ -53,7 +53,7 @@ def conf_folders() -> list[Path]:
 
 
 def check_imported(names: Iterable[str], run: str) -> None:
-    """Refuse a run if this command does not name its packages, because code runs only on request.
+    """Refuse a run whose packages this command does not name, because code runs only on request.
 
     Raises:
         ConfigError: Packages are missing.

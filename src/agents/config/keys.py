@@ -268,7 +268,7 @@ def first_lines(error: Exception) -> str:
 def _check_kinds(
     config: DictConfig, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> None:
-    """Check that no value is missing, and that numbers, lists and sections stay what they are."""
+    """Check that no value is missing, and that numbers, lists and sections keep their kind."""
     for key, value in walk(config, lists=False):
         if value == "???":
             raise ConfigError(f"{key} is not given; set {key}=...")

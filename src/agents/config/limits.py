@@ -36,7 +36,7 @@ def check_output(
         name: Name of the setting.
         ending: Ending that the file must have.
         folder: Whether a folder is written.
-        in_run: Whether a relative path is one below the run's folder, which does not exist yet.
+        in_run: Whether relative paths begin at the run's folder, which does not exist yet.
     """
     place = Path(_place(value, name, ending))
     if ending and place.suffix.lower() != ending:

@@ -177,7 +177,7 @@ SPACE_HEURISTICS: dict[str, SpaceRule] = {
 def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int]:
     """Return the item types ``[T, 3]`` that ``br`` counts, and the volume that counts as one type.
 
-    Both are in pitches, and depend on the geometry alone.
+    Both are in pitches; the geometry determines how they are chosen.
     """
     there = catalogue["cuboid"][:, 0].prod(-1) > 0
     sides = catalogue["cuboid"][:, 0][there].long()

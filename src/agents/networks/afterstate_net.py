@@ -49,7 +49,7 @@ class Windows(NamedTuple):
     Attributes:
         sizes: Sides of the windows, the longer one first.
         levels: For each typical height of items, the highest rest height at which they still fit.
-        bins: Heights; the cells below each of them are counted.
+        bins: Heights; for each of them, the cells that are not higher are counted.
         parts: Number of parts of the map in x and y whose heights the network sees.
         tolerance: Difference of height up to which a corner supports.
         shift: See :func:`packing_env.kernels.map_features`.

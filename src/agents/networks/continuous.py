@@ -95,7 +95,7 @@ class Proposer(TensorDictModuleBase):
         xs, ys = env.params.lattice
         self.shape = (env.params.num_visible, env.mode.num_orientations, xs, ys)
         self.size = 3 if env.params.num_visible == 1 else 4
-        names = ("item", "turn", "x", "y")  # TorchRL's losses save these buffers in checkpoints
+        names = ("item", "turn", "x", "y")  # these names are in checkpoints of TorchRL's losses
         for name, count in zip(names, self.shape, strict=True):
             self.register_buffer(f"at_{name}", centres(count), persistent=False)
         self.query = nn.Sequential(

@@ -123,7 +123,7 @@ class ACIQNLoss(TransitionLoss):
 
     def _choice(self, state: TensorDictBase) -> tuple[Proposals, Int[Tensor, "B 1"]]:
         """Return the actor's proposals, and the index of the best one under the critic."""
-        observed = [state.get(key) for key in self.actor_network.in_keys]  # the critic's, too
+        observed = [state.get(key) for key in self.actor_network.in_keys]  # also the critic's
         proposals: Proposals = self.actor_network.propose(observed, self.num_proposals, draw=True)
         level = state.get("risk") if self.risk is None else self.risk
         tau = level * torch.rand(len(state), self.num_actor_taus, device=self.gamma.device)

@@ -82,7 +82,7 @@ class Outlook:
 
 
 def _soft_bins(values: Float[Tensor, " M"]) -> Float[Tensor, "M bins"]:
-    """Return the shares of each number in [0, 1] in bins, split between the two nearest bins."""
+    """Divide each number in [0, 1] between its two nearest bins; return the share of every bin."""
     centres = torch.linspace(0, 1, _BINS, device=values.device, dtype=values.dtype)
     return (1 - (values[:, None] - centres).abs() * (_BINS - 1)).clamp(min=0)
 

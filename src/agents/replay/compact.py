@@ -181,7 +181,7 @@ class RebuildMaps(Transform):
         for key in self.action_keys:
             out.set(key, tensordict.get(key))
         following = tensordict.get("next")
-        for key in self.reported:  # the report on this action, not on the last of a window
+        for key in self.reported:  # this action's report, not that of a window's last action
             out.set(key, following.get(key))
         out.set("next", self._compress(following).set("reward", following.get("reward")))
         return out

@@ -26,7 +26,7 @@ from packing_env.values import Count, Share
 class DeviceReplay:
     """Replay of one environment's transitions, on the environment's device.
 
-    ``extend`` takes the result of ``env.step_and_maybe_reset``. It makes it compact
+    ``extend`` takes the result of ``env.step_and_maybe_reset``, makes it compact
     (:class:`RebuildMaps`), turns it into n-step transitions (:class:`NStep`), and writes B rows to
     a TorchRL storage. ``sample`` returns whole transitions. The root holds the observation,
     ``action``, ``discount`` and ``steps_to_next_obs``; ``next`` holds the n-step ``reward``, the

@@ -193,7 +193,7 @@ class _Game:
         self, env: PackingEnv, policy: TensorDictModuleBase, should_stop: Callable[[], bool]
     ) -> None:
         self.env, self.policy, self.should_stop = env, policy, should_stop
-        self.decisions, self.seconds = 0, [0.0, 0.0]  # of the policy, and of policy and step
+        self.decisions, self.seconds = 0, [0.0, 0.0]  # of policy; of both policy and step
 
     def play(self, count: int, number: int, seed: int) -> tuple[TensorDict, TensorDict]:
         """Play round ``number``; return metrics and states of the first ``count`` rows."""

@@ -1,4 +1,4 @@
-"""The training loops: frames are the clock; between two logs nothing is copied to the host."""
+"""The training loops. Intervals count frames; between two logs nothing is copied to the host."""
 
 from __future__ import annotations
 

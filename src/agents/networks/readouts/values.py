@@ -18,7 +18,7 @@ from agents.options import option_groups
 from packing_env.core import rewards
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
-from packing_env.values import NonNegative, Option
+from packing_env.values import NonNegative, Option, check
 
 _MIXED = 4
 _OWN = 4096  # largest number of actions for which each action has its own logits
@@ -95,13 +95,10 @@ class Distribution:
     sigma: NonNegative = 0.5
 
     def __post_init__(self) -> None:
+        check(self)
         low, high = self.v_min, self.v_max
-        empty = low is not None and high is not None and not low < high
-        if empty or self.num_atoms < 2:
-            raise ParameterError(
-                f"v_min={low} must be less than v_max={high}, and num_atoms={self.num_atoms} at "
-                f"least 2"
-            )
+        if low is not None and high is not None and not low < high:
+            raise ParameterError(f"v_min={low} must be less than v_max={high}")
         mixture = self.mixture
         if not (mixture in (None, "auto") or (isinstance(mixture, int) and mixture > 1)):
             raise ParameterError(f"mixture={mixture!r} must be at least 2, auto or null")
