@@ -37,7 +37,9 @@ the wall x = 0, ``+x`` the wall x = X, ``-z`` the floor, ``+z`` the top."""
 
 def _cut(entry: Any, name: str) -> Cut:
     if not isinstance(entry, Sequence) or isinstance(entry, str) or len(entry) != 3:
-        raise ParameterError(f"{name} has {entry!r}, not an edge and two lengths (+x-z, 0.3, 0.4)")
+        raise ParameterError(
+            f"{name} has the entry {entry!r}; give an edge and two lengths, as in (+x-z, 0.3, 0.4)"
+        )
     edge = str(entry[0])
     if not re.fullmatch("[+-][xyz][+-][xyz]", edge) or edge[1] == edge[3]:
         raise ParameterError(
@@ -76,13 +78,13 @@ class Constraints:
             smaller group, or rests on it, directly or through others.
         weight_limit: Largest total weight of all items in kilograms.
         balance: Largest distance of the common centre of mass from the middle, as a share of the
-            container's length and width; with an overhang, of the deck's. The limit applies after
-            every placement, or, in an order of boxes, at the end of the load. 0.5 allows
-            everything.
+            length and width of the container (of the deck, if there is an overhang). The limit
+            applies after every placement; in an order of boxes, it applies at the end of the load.
+            0.5 allows everything.
         clearance: Metres between neighbouring items in x or in y, rounded up to whole cells. In an
             order of boxes it is exact, and applies between items whose height ranges overlap.
-        wall_clearance: Metres between items and walls, rounded as ``clearance``; None means
-            ``clearance``.
+        wall_clearance: Metres between items and walls, rounded like ``clearance``; None means the
+            value of ``clearance``.
         preplaced: Boxes that are in the container from the start: lower corner and sides ``(x, y,
             z, dx, dy, dz)`` in metres. Items may rest on them. Every cell that such a box overlaps
             has the height of its top. In an order of boxes, a side that is not a whole number of
@@ -123,7 +125,7 @@ class Constraints:
 
     @classmethod
     def read(cls, given: Any, name: str = "constraints") -> Constraints:
-        """Return constraints from an instance or a mapping; None leaves out an entry.
+        """Return constraints from an instance or a mapping; skip entries whose value is None.
 
         Raises:
             ParameterError: An entry is unknown or its value invalid.
@@ -218,7 +220,7 @@ class Constraints:
         if geometry != "maps":
             raise ParameterError(
                 f"the constraints {', '.join(self.to_json())} need geometry='maps', not "
-                f"{geometry!r}"
+                f"{geometry!r}; leave them out, or change the geometry"
             )
         for name in self.of_orders:
             raise ParameterError(
@@ -231,7 +233,7 @@ class Constraints:
         """Raise if a length does not fit a container ``(X, Y, H)``, metres.
 
         Raises:
-            ParameterError: Names the entry and the remedy.
+            ParameterError: A length does not fit; the message names the entry and the remedy.
         """
         # Items may lie in one row, so the clearance between them may exceed the shorter side.
         floor = container[:2]
@@ -251,7 +253,7 @@ class Constraints:
             if min(box[:3]) < 0 or any(beyond):
                 raise ParameterError(
                     f"constraints.preplaced: the box {list(box)} reaches out of the container, "
-                    f"{list(container)}; it is (x, y, z, dx, dy, dz) in metres"
+                    f"{list(container)}; boxes are (x, y, z, dx, dy, dz) in metres"
                 )
             for edge, *lengths in self.cut:
                 if _beyond_cut(box, edge, lengths, container) > CLEARANCE_SLACK:
@@ -268,11 +270,13 @@ class Constraints:
         if any(2 * length >= side for length, side in zip(self.overhang, container, strict=False)):
             raise ParameterError(
                 f"constraints.overhang={list(self.overhang)} m leaves no deck: the container of "
-                f"{container[0]:g} x {container[1]:g} m includes the overhang on both sides"
+                f"{container[0]:g} x {container[1]:g} m includes the overhang on both sides; give "
+                "a smaller overhang"
             )
         if self.door not in (None, "top"):
             raise ParameterError(
-                f"constraints.door={self.door!r}: a pallet with overhang has no door; leave one out"
+                f"constraints.door={self.door!r}: a pallet with overhang has no door; leave out "
+                "door or overhang"
             )
         if self.walls:
             raise ParameterError(
@@ -290,7 +294,7 @@ class Constraints:
                 raise ParameterError(f"{where} is not parallel to {first}; keep one of them")
             if {"rear": "+x", "side": "+y"}.get(self.door or "", "+z") in (edge[:2], edge[2:]):
                 door = self.door or "top"
-                raise ParameterError(f"{where} blocks the way in by door {door}; name another door")
+                raise ParameterError(f"{where} blocks the door {door!r}; choose another door")
         for (one, *lengths), (other, *others) in combinations(self.cut, 2):
             pairs = zip(one[::2], other[::2], lengths, others, one[1::2], strict=True)
             if not any(
@@ -317,14 +321,14 @@ def _beyond_cut(
 
 
 _NONE = Constraints()
-"""The task has no constraint.
+"""The constraints of a task that states none.
 
 The instance is created once, because a compiler cannot trace the checks of a new instance.
 """
 
 
 def is_whole(length: float, cell: float) -> bool:
-    """Return whether a length is a whole number of cells, to :data:`CELL_MARGIN`."""
+    """Return whether a length is a whole number of cells, within :data:`CELL_MARGIN`."""
     return abs(length / cell - round(length / cell)) <= CELL_MARGIN
 
 

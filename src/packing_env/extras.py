@@ -130,8 +130,8 @@ def require(module: str, purpose: str) -> Any:
 _CONFIGURED = {"numba.core.config": ".numba_config.yaml", "matplotlib": "matplotlibrc"}
 """Modules that read a file of the working directory, and the file's name.
 
-The working directory may come from someone else. Numba's file names a cache of pickles and a shared
-library; both can run code.
+The working directory may come from someone else. Numba's file can set the folder of a cache of
+pickles and the path of a shared library; both can run code.
 """
 _REMEDY = {"numba": "NUMBA_ variables", "matplotlib": "MATPLOTLIBRC"}
 _NOWHERE = os.path.join(os.devnull, "")
@@ -166,7 +166,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec that the other finders return, with another loader."""
+        """Return the spec that the other finders return, with :class:`_Loader` as its loader."""
         if name not in _CONFIGURED:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)

@@ -25,7 +25,7 @@ _MERGE, _NULL = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:null"
 
 
 def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
-    """Read a regular file; a pipe could wait forever, and a device may have no end.
+    """Read a regular file; refuse pipes, which could wait forever, and devices without an end.
 
     Args:
         path: The file, or a link to one.
@@ -116,8 +116,8 @@ def spreadsheet_cell(value: Any) -> Any:
     """Return the value of a CSV cell; text is changed so that it starts no row and no formula.
 
     ``'`` is put before text that a spreadsheet would read as a formula. This includes text after a
-    separator, because a spreadsheet may split the cell there: which separator it expects depends on
-    the country.
+    separator, because a spreadsheet may split the cell there. The separator that it expects depends
+    on the country.
     """
     if not isinstance(value, str):
         return value
@@ -159,7 +159,8 @@ def parse_yaml(text: str, *, as_texts: bool = False) -> Any:
 
     Args:
         text: The text.
-        as_texts: Whether numbers and words such as ``on`` stay texts, because YAML reads 010 as 8.
+        as_texts: Whether to keep numbers and words such as ``on`` as texts. Otherwise YAML reads
+            010 as 8.
 
     Raises:
         ValueError: The text is not YAML, a mapping repeats a key, or lists and mappings are nested

@@ -144,7 +144,7 @@ class _Items:
     """Options of ``items`` in addition to ``source``.
 
     Attributes:
-        holdout: Share of the items, the last ones, that is reserved for ``split="test"``.
+        holdout: Share of the items that is reserved for ``split="test"``: the last items.
         unit: Unit of lengths.
     """
 
@@ -211,7 +211,10 @@ def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: 
     judged = alone.evolve(stability=rule)
     stands = feasibility.legal_on_floor(catalogue.tensors(), judged).any(1)
     if not bool(stands.any()):
-        raise ParameterError(f"items.steady={rule}: no item stands on the floor by that rule")
+        raise ParameterError(
+            f"items.steady={rule}: no item stands on the floor under this rule; choose another "
+            "rule, or leave out items.steady"
+        )
     left_out = [name for name, of in zip(catalogue.names, stands.tolist(), strict=True) if not of]
     if left_out:
         _LOGGER.log(level, "items.steady=%s leaves out %s", rule, ", ".join(left_out))
@@ -222,6 +225,9 @@ def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:
     names = list(dict.fromkeys(catalogue.names))
     count = len(names) - max(1, round(share * len(names)))
     if count < 1:
-        raise ParameterError(f"items.holdout={share} leaves none of {len(names)} items to train on")
+        raise ParameterError(
+            f"items.holdout={share} leaves none of {len(names)} items to train on; use a smaller "
+            "share"
+        )
     chosen = set(names[:count] if split == "train" else names[count:])
     return catalogue.select([i for i, name in enumerate(catalogue.names) if name in chosen])

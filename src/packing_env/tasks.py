@@ -219,8 +219,8 @@ def make_env(
             along X), ``split`` ("train" or "test"), ``pool_size``, ``pool_seed`` (seed of the
             instance pool, by default ``seed``; ``set_seed`` and ``reset`` do not change the pool),
             ``skip_infeasible``, ``autoreset``, ``draw``, ``row_offset``, ``engine``. ``None`` keeps
-            the preset's value. If ``stability`` is given without ``surest``, there is no
-            preference, because a preset's preference belongs to its own rule. ``items`` is a
+            the preset's value. If ``stability`` is given without ``surest``, ``surest`` is empty,
+            because the preset's ``surest`` belongs to the preset's ``stability``. ``items`` is a
             mapping with ``source``, a catalogue, or a list of mesh files or folders. Such items are
             scaled only by ``scales``, never by the preset.
 
@@ -321,5 +321,8 @@ def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator
     check_names(f"generator {name}", options, known)
     missing = [key for key, p in known.items() if p.default is p.empty and key not in options]
     if missing:
-        raise ParameterError(f"generator {name} needs {', '.join(missing)}")
+        example = ", ".join(f"{key}=..." for key in missing)
+        raise ParameterError(
+            f"generator {name} needs {', '.join(missing)}; set generator.{example}"
+        )
     return kind(**options)

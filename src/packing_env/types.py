@@ -364,8 +364,8 @@ class PackingParams:
         """Return a copy with some fields changed; raise on unknown names and list the known names.
 
         The default penalty for no-ops is removed if illegal actions are no longer no-ops. Some
-        options depend on another option, as ``surest`` depends on ``stability``. If only that
-        option is changed, they return to their default.
+        options belong to another option, as ``surest`` belongs to ``stability``: if only
+        ``stability`` is changed, ``surest`` returns to its default.
         """
         check_names("PackingParams", changes, {f.name for f in fields(self)})
         if self._penalty_is_default:

@@ -168,13 +168,13 @@ def check_names(what: str, names: Iterable[str], known: Collection[str]) -> None
     """Raise if a name does not exist; the message lists the existing names."""
     unknown = [str(name) for name in names if name not in known]
     if unknown:
-        listed = f"known: {', '.join(sorted(known))}" if known else "it takes none"
+        listed = f"known: {', '.join(sorted(known))}" if known else "it has no options"
         near = close_names(unknown[0], sorted(known))
         raise ParameterError(f"{what} has no option {', '.join(unknown)}{near}; {listed}")
 
 
 def read_mapping(kind: type, values: Mapping[str, Any], what: str, prefix: str) -> dict[str, Any]:
-    """Return the checked values of a dataclass's options; None leaves out an option.
+    """Return the checked values of a dataclass's options; skip options whose value is None.
 
     Args:
         kind: The dataclass.
@@ -355,12 +355,12 @@ def lid_tolerance(height: float) -> float:
 
 
 def lid(height: float) -> float:
-    """Return the highest legal ``float32(z + peak)`` in a container of a height, metres."""
+    """Return the highest legal ``float32(z + peak)`` in a container of this height, in metres."""
     return to_float32(height + lid_tolerance(height))
 
 
 def whole_cells(length: float, cell: float, name: str) -> int:
-    """Return ``length / cell`` as an integer; raise if it is not whole to 1e-6 of a cell."""
+    """Return ``length / cell`` as an integer; raise unless it is whole within 1e-6 of a cell."""
     cells = length / cell
     if cells > MAX_STEPS:
         raise ParameterError(
