@@ -65,9 +65,9 @@ class Afterstates(TensorDictModuleBase):
         unit: Metres per unit of height.
         units: The container's height in units.
         cuboids: Whether all items are cuboids of whole cells.
-        block: Largest number of cells that divides all lengths and places of such cuboids, and the
-            container's height. All heights are equal on blocks of this side. 1 for other
-            items, and if boxes are pre-placed.
+        block: Largest number of cells that divides the sides and the positions of all such cuboids,
+            and the container's height. The heightmap is constant on squares of this side. 1 for
+            other items, and if boxes are pre-placed.
         num_actions: Number of values of ``action``.
         offered_key: Key of the observation that holds the placements on offer.
     """
@@ -163,7 +163,7 @@ class Afterstates(TensorDictModuleBase):
         order = torch.where(each.any(2) & (item_id >= 0), slots, slots + visible)
         first = order.topk(self.max_items, dim=1, largest=False, sorted=True).values % visible
         rows = torch.arange(len(mask), device=mask.device)[:, None]
-        # 2. Compute their candidates; then number the items as among all visible items.
+        # 2. Compute their candidates; then convert the item's index in `first` to its slot.
         candidate, afterstate, dropped = self._of_placements(
             heightmap, offered[rows, first], each[rows, first].flatten(1), item_id[rows, first]
         )

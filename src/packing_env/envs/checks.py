@@ -67,7 +67,7 @@ def known_device(device: Any, name: str = "device") -> torch.device:
         raise ParameterError(message) from error
     if place.type not in DEVICES:
         raise ParameterError(f"{name}={device} is not supported; use cpu, cuda or cuda:0")
-    return place if place.type == "cuda" else torch.device("cpu")  # cpu:1 is no other device
+    return place if place.type == "cuda" else torch.device("cpu")  # cpu:1 is the same device
 
 
 def check_device(device: Any, name: str = "device") -> torch.device:
@@ -77,7 +77,7 @@ def check_device(device: Any, name: str = "device") -> torch.device:
         raise ParameterError(f"{name}={device} but no CUDA GPU is available; use device=cpu")
     if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
-        raise ParameterError(f"{name}={device} but the last of {count} GPUs is cuda:{count - 1}")
+        raise ParameterError(f"{name}={device} does not exist; the last GPU is cuda:{count - 1}")
     return place
 
 
@@ -165,11 +165,11 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
     if params.keeps_boxes and items["cuboid"].shape[-1] == 0:
         raise ParameterError(
             "geometry='boxes', num_spaces, the stability rule 'equilibrium' and the observation "
-            "'boxes' need items that are cuboids of whole cells (of whole units); this catalogue "
-            "holds others. Use items.source=cuboids"
+            "'boxes' need cuboids whose sides are whole cells (whole units with geometry='boxes'); "
+            "this catalogue holds other items. Use items.source=cuboids"
         )
     if params.geometry == "maps" and items["top"].shape[-1] == 0:
-        raise ParameterError("this catalogue has no height maps; build it with maps=True")
+        raise ParameterError("this catalogue has no heightmaps; build it with maps=True")
     constraints.check_items(params, items)
 
 
@@ -188,7 +188,7 @@ def check_memory(
     emitted = (*observations.entries.values(), *observations.masks.values())
     placements = _placements(params) * engine.mode.num_orientations
     states, maps, windows = (1, 4, 0) if engine.in_place else (4, 10, 10)
-    under_one = 4 * windows * math.prod(items["bottom"].shape[2:])  # the cells under it
+    under_one = 4 * windows * math.prod(items["bottom"].shape[2:])  # the cells under one item
     each = states * of_state + 4 * memory.num_bytes(emitted) + 4 * maps * placements + under_one
     memory.check_memory(
         f"num_envs={num_rows}",
@@ -241,7 +241,7 @@ def check_state(
     if len(missing) == len(like):
         raise ValueError(
             "the TensorDict holds no state of this environment; pass the result of get_state() to "
-            "the environment itself (a TransformedEnv drops it: use env.base_env.reset)"
+            "the environment itself (TransformedEnv.reset drops the state: use env.base_env.reset)"
         )
     if missing:
         raise ValueError(
@@ -254,7 +254,7 @@ def check_state(
         if state[key].shape != shape or state[key].dtype != value.dtype:
             raise ValueError(
                 f"state[{key!r}] is {state[key].dtype} {tuple(state[key].shape)}, this environment "
-                f"has {value.dtype} {tuple(shape)}: it comes from another task or batch size"
+                f"has {value.dtype} {tuple(shape)}: the state comes from another task or batch size"
             )
     if not bool((state["task"].flatten() == like["task"]).all()):
         raise ValueError(

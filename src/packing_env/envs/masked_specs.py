@@ -48,7 +48,9 @@ class Legality:
 
 
 class Masked(TensorSpec):
-    """Base of the masked specs, and the spec of one index: draws, and copies that share the mask.
+    """Base of the masked specs: legal draws, and copies that share the mask.
+
+    ``index_of``, ``action_of`` and ``clamped`` are those of an action with a single index.
 
     Attributes:
         sizes: The number of actions, or the number of values of each index of an action.
@@ -95,7 +97,7 @@ class Masked(TensorSpec):
         """Draw actions ``[*shape, *self.shape]``; all legal actions are equally likely.
 
         Without a known mask all actions count as legal. A row without a legal action gets the first
-        one.
+        action.
         """
         size, mask = torch.Size(shape or ()), self.mask
         if self.legality.draw is not None:  # a part of a joint action
@@ -201,7 +203,7 @@ ACTION_SPACE_MAP[MaskedCategorical] = ACTION_SPACE_MAP[
 
 
 class MaskedMultiCategorical(Masked, MultiCategorical):
-    """Several indices under one joint mask, of every combination; draws are legal.
+    """Several indices with one joint mask over all their combinations; draws are legal.
 
     TorchRL's spec takes one mask per index. Such masks cannot express that an index is legal only
     together with another one.
@@ -230,7 +232,9 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
         rows = torch.as_tensor(nvec)
         self.sizes = tuple(rows.reshape(-1, rows.shape[-1])[0].tolist())
         if bool((rows != rows.new_tensor(self.sizes)).any()):
-            raise ValueError(f"nvec={rows.tolist()} differs between rows, which share one mask")
+            raise ValueError(
+                f"nvec={rows.tolist()} differs between rows, which share one mask; make rows equal"
+            )
         self.legality = Legality()
         shape, one = rows.shape if shape is None else shape, torch.tensor(self.sizes)
         MultiCategorical.__init__(self, one, shape, device, dtype, mask, remove_singleton)

@@ -332,8 +332,7 @@ class PackingEnv(EnvBase):
             return super()._step_and_maybe_reset(tensordict)
         if tensordict.device != self.device:
             tensordict = tensordict.to(self.device)
-        # The state is at the start of the next episodes; the observations of the step are under
-        # next.
+        # Afterwards the state holds the next episodes; the step's observations go under "next".
         step = self._advance(tensordict, reset=True)
         assert step.start is not None
         root = self._shown(step.start)
