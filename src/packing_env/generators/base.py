@@ -149,17 +149,20 @@ class Generator(ABC):
     def cuboids(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
     ) -> Cuboids | None:
-        """Return the cuboids of the pool with these arguments; ``None`` if there are none."""
+        """Return the cuboids of a pool; ``None`` if the generator supplies no cuboids."""
         return None
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"] | None:
-        """Return the probability of each catalogue row at a place; ``None`` if places differ."""
+        """Return the probability of each catalogue row, if it is equal at all places, or None."""
         return None
 
     def signs(
         self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams
     ) -> Float[Tensor, "B N C"] | None:
-        """Return what the items of an instance up to each place tell about later ones, or None."""
+        """Return numbers, computed from the items up to each place, that predict later items.
+
+        ``None`` means that there are no such numbers.
+        """
         return None
 
 
@@ -221,7 +224,7 @@ def make_pool(
 
     Raises:
         GeneratorError: The generator returned something other than instances of the catalogue.
-        InfeasibleError: An instance of a finite generator cannot be started, or none can.
+        InfeasibleError: An instance of a finite generator, or every instance, cannot be started.
         ParameterError: ``seed`` or ``size`` is invalid.
     """
     # 1. Check the arguments before anything is drawn.

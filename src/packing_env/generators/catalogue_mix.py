@@ -16,7 +16,7 @@ from packing_env.types import Instances
 
 @dataclass(frozen=True)
 class CatalogueMix(Generator):
-    """Items drawn by name, then one of their scale variants that fit (scale augmentation)."""
+    """Items drawn uniformly by name, each in a random size that fits (scale augmentation)."""
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
         """Draw ``[P, N]`` rows independently; every instance has N items."""
@@ -29,7 +29,7 @@ class CatalogueMix(Generator):
         return full_length(table[item, below(words[1], count[item])])
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"]:
-        """Return equal probabilities of the items, divided among the sizes of each that fit."""
+        """Return equal probabilities of all items, each divided among the item's sizes that fit."""
         variants = self._variants(playable, catalogue)
         law = torch.zeros(len(playable), dtype=torch.float64)
         for rows in variants:

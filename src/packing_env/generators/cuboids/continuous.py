@@ -47,7 +47,9 @@ class ContinuousCuboids(CuboidSource):
     def __post_init__(self) -> None:
         check(self, "generator.")
         if self._steps("high", self.high) < self._steps("low", self.low):
-            raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
+            raise ParameterError(
+                f"generator.high={self.high} is less than low={self.low}; use {self.low} or more"
+            )
         for share in self.heights or ():
             self._steps("heights", share)
 

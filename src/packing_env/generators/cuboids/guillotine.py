@@ -19,7 +19,7 @@ from packing_env.types import Instances, PackingParams, ParameterError
 from packing_env.values import Count, Option, check
 
 _LOWEST = 50.0
-"""Weight of the share of the lowest level when the known pieces of two instances are compared."""
+"""Weight of the share of the lowest level in :meth:`Guillotine.signs`."""
 _CHUNK = 256
 """Number of instances that are sorted at once."""
 
@@ -43,8 +43,8 @@ class Guillotine(CuboidSource):
     Attributes:
         variant: Order of the pieces.
         low: Shortest side of a piece, in pitches.
-        high: Longest side; at least ``2 * low - 1``, because some longer sides could not be cut
-            otherwise.
+        high: Longest side; at least ``2 * low - 1``, so that every longer side can be cut into two
+            parts of at least ``low``.
     """
 
     variant: Annotated[str, Option(choices=("cut1", "cut2"))] = "cut1"
@@ -57,7 +57,7 @@ class Guillotine(CuboidSource):
         if self.high < least:
             raise ParameterError(
                 f"generator.high={self.high} must be 2 * low - 1 = {least} or more: a side of "
-                f"{self.high + 1} could not be cut into two of at least {self.low}"
+                f"{self.high + 1} could not be cut into two parts of at least {self.low}"
             )
 
     def make(self, request: Request) -> tuple[Cuboids, Instances]:
@@ -114,7 +114,8 @@ class Guillotine(CuboidSource):
         whole = request.steps
         if min(whole) < self.low:
             raise GeneratorError(
-                f"guillotine: the container measures {whole} pitches, less than low={self.low}"
+                f"guillotine: the container measures {whole} pitches, less than low={self.low}; "
+                "use a larger container or a smaller low"
             )
         boxes = torch.tensor([0, 0, 0, *whole]).repeat(request.num_instances, 1, 1)
         count = torch.ones(request.num_instances, dtype=torch.int64)

@@ -78,9 +78,9 @@ class CuboidSequences(CuboidSource):
             known = list(dict.fromkeys(load.name for load in loads))
             known += sorted({load.group for load in loads} - {""})
             raise SequenceError(
-                f"{self.path}: no instance is named {self.instance!r}; there are "
-                f"{', '.join(known[:_LISTED])}{', ...' if len(known) > _LISTED else ''}, or give "
-                f"an index 0..{len(loads) - 1}"
+                f"{self.path}: no instance is named {self.instance!r}; use one of "
+                f"{', '.join(known[:_LISTED])}{', ...' if len(known) > _LISTED else ''}, or an "
+                f"index 0..{len(loads) - 1}"
             )
         return chosen
 
@@ -127,14 +127,13 @@ class CuboidSequences(CuboidSource):
         return _cuboids(kinds), padded(self._of_split(sequences, request), request.num_items)
 
     def _of_split(self, sequences: list[list[int]], request: Request) -> list[list[int]]:
-        """Return the instances of the request's split."""
         if not self.holdout:
             return sequences
         first = len(sequences) - round(self.holdout * len(sequences))
         if not 0 < first < len(sequences):
             raise SequenceError(
                 f"{self.path}: generator.holdout={self.holdout:g} of {len(sequences)} instances "
-                "leaves a split empty; give more instances"
+                "leaves a split empty; change the share, or give more instances"
             )
         return sequences[first:] if request.stream == split_stream("test") else sequences[:first]
 

@@ -38,7 +38,9 @@ class UniformCuboids(CuboidSource):
     def __post_init__(self) -> None:
         check(self, "generator.")
         if self.high < self.low:
-            raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
+            raise ParameterError(
+                f"generator.high={self.high} is less than low={self.low}; use {self.low} or more"
+            )
         if beyond := (self.high - self.low) % self.step:
             raise ParameterError(
                 f"generator.high={self.high} is not a side in steps of {self.step} from "
