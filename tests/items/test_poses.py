@@ -95,7 +95,7 @@ def test_an_item_without_a_resting_pose_keeps_its_lowest() -> None:
     assert catalogue.orientation_mask.sum() == 1
     assert torch.equal(catalogue.rotation[0, 0], on_side_and_tip[1])
     assert lowest_pose(cone.vertices, cone.com, on_side_and_tip).tolist() == [False, True]
-    assert any("topples alone" in text for text in catalogue.sources[0]["warnings"])
+    assert any("topples on a flat floor" in text for text in catalogue.sources[0]["warnings"])
 
 
 @pytest.mark.skipif(

@@ -90,7 +90,7 @@ class MeshBuild:
     voxels: bool = False
 
     def rows(self) -> list[Row]:
-        """Load and rasterise everything."""
+        """Load and rasterise all items."""
         grid, _, scales, unit = self.settings
         names, rows = inputs.item_names(self.items), list[Row]()
         memory = MemoryEstimate(len(names) * len(scales), grid, voxels=self.voxels)
@@ -139,8 +139,7 @@ class MeshBuild:
         rotations = rotations[fits]
         lowest = lowest_pose(mesh.vertices, mesh.com, rotations)
         return rotations[lowest], [
-            "topples alone on a flat floor in every pose that fits; it keeps the lowest of these "
-            "poses"
+            "topples on a flat floor in every pose that fits; the lowest of these poses is used"
         ]
 
     def _fits(self, mesh: Mesh, rotations: Float[Tensor, "R 3 3"]) -> Bool[Tensor, " R"]:

@@ -228,7 +228,8 @@ class Catalogue:
                 (`items.poses`). If no resting pose fits, an item keeps the lowest pose that fits,
                 with a warning.
             voxels: make voxels, and heightmaps of them (geometry "voxels").
-            use_cache: cache the result on disk, in a file that is named by a hash of its content.
+            use_cache: cache the result on disk, in a file that is named by a hash of the inputs and
+                the settings.
             cache_dir: folder of this cache; by default `packing_env` in the user's cache folder.
             device: device of the result.
             **settings: cell, container, orientations, scales and unit; see `build.read_settings`.
@@ -241,7 +242,9 @@ class Catalogue:
         read = read_settings(**settings)
         up, turns = read_each(faces, inputs), tuple(turn or ())
         if turns and len(turns) != len(inputs):
-            raise CatalogueError(f"turn has {len(turns)} entries for {len(inputs)} items")
+            raise CatalogueError(
+                f"turn has {len(turns)} entries for {len(inputs)} items; give one for each item"
+            )
         turns = () if all(turns) else turns
         build = MeshBuild(inputs, read, strict, bool(resting), up, turns, bool(voxels))
         catalogue = _cached(build, cache_dir) if use_cache else _built(build)
@@ -366,12 +369,13 @@ def _report(catalogue: Catalogue, unit: str) -> None:
         raise CatalogueError(
             f"none of the {len(catalogue)} items ({catalogue.names[0]}, ...) fits into the "
             f"{container} m container in any orientation; the smallest measures {smallest:.4g} m. "
-            f"They were read in unit {unit!r}: if that is wrong pass another (unit='mm'), else "
-            "use a larger container"
+            f"They were read in unit {unit!r}: if that is wrong, pass another (unit='mm'); "
+            "otherwise use a larger container"
         )
     if never:
         names = [catalogue.names[i] for i in never[:8]] + ["..."] * (len(never) > 8)
         text = (
-            "%d of %d items do not fit, in any orientation, into the %s m that the cells cover: %s"
+            "%d of %d items do not fit into the container (its cells cover %s m) in any "
+            "orientation: %s"
         )
         _LOGGER.warning(text, len(never), len(catalogue), container, ", ".join(names))

@@ -126,7 +126,7 @@ class Handling:
             if given.get(name) is not None:
                 raise ParameterError(
                     f"handling.{name} applies to orders of boxes; leave it out for items of an "
-                    "environment and of orders packed on height maps"
+                    "environment and of orders packed on heightmaps"
                 )
         known = [name for name in given if name not in options(Stacking)]
         check_names("handling", known, self.tensors())
@@ -216,12 +216,14 @@ def read_each(faces: Sequence[Any] | None, items: Sequence[Any]) -> tuple[tuple[
     if faces is None or not any(len(entry) for entry in faces):
         return ()
     if len(faces) != len(items):
-        raise ParameterError(f"faces has {len(faces)} entries for {len(items)} items")
+        raise ParameterError(
+            f"faces has {len(faces)} entries for {len(items)} items; give one for each item"
+        )
     return tuple(read_faces(entry) for entry in faces)
 
 
 def faces_up(rotations: Float[Tensor, "R 3 3"], faces: Sequence[str]) -> Bool[Tensor, " R"]:
-    """Return which rotations turn one of the faces up, to 1e-6; without faces, all rotations."""
+    """Return which rotations turn one of the faces up (within 1e-6); all if there are no faces."""
     if not faces:
         return torch.ones(len(rotations), dtype=torch.bool)
     axes = [("xyz".index(face[1]), 1.0 if face[0] == "+" else -1.0) for face in faces]
@@ -234,7 +236,7 @@ def allowed(
 ) -> Float[Tensor, "A 3 3"]:
     """Return the rotations of an item that its ``faces`` and ``turn`` allow.
 
-    Without ``turn``, the +x face keeps its direction, to 1e-6: the item turns about x alone.
+    Without ``turn``, the +x face keeps its direction (within 1e-6): the item turns about x alone.
     """
     rotations = rotations[faces_up(rotations, faces)]
     return rotations if turn else rotations[rotations[:, 0, 0] >= 1.0 - 1e-6]

@@ -46,8 +46,11 @@ def resting_poses(
 
 @lru_cache(1024)
 def _rests(points: bytes, down: bytes) -> list[bool]:
-    """Return whether a solid rests with each direction down; each is three float64 numbers."""
-    # Grids with other cells need the same shapes again, so the result is cached.
+    """Return for each direction whether the solid rests if this direction points down.
+
+    Points and directions are float64 vectors as bytes: hashable keys of a cache, because grids with
+    other cells need the same shapes again.
+    """
     poses = torch.frombuffer(bytearray(down), dtype=torch.float64).view(-1, 3)
     tilt = _tilt(
         np.frombuffer(points).reshape(-1, 3),

@@ -1,4 +1,4 @@
-"""Rasterisation of solids to height maps: conservative and exact per cell, in float64 torch.
+"""Rasterisation of solids to heightmaps: conservative and exact per cell, in float64 torch.
 
 The extremes of a triangle over a cell are at the ends of its edges, clipped to the cell (Liang and
 Barsky, ACM Trans. Graph. 1984), or at corners of the cell inside the triangle. Cells are open: they
@@ -39,7 +39,7 @@ def rasterize(
     cell: float,
     device: torch.device | str | None = None,
 ) -> ItemMaps:
-    """Compute the height maps of a solid in one orientation; see `rasterize_many`."""
+    """Compute the heightmaps of a solid in one orientation; see `rasterize_many`."""
     return rasterize_many(mesh, rotation[None], cell, device)[0]
 
 
@@ -49,7 +49,7 @@ def rasterize_many(
     cell: float,
     device: torch.device | str | None = None,
 ) -> list[ItemMaps]:
-    """Compute the height maps of a solid in several orientations.
+    """Compute the heightmaps of a solid in several orientations.
 
     Top is the maximum of the surface over the open area of a cell, bottom the minimum. The window
     starts at the solid's smallest x and y. Rotations that differ from an earlier one by quarter
@@ -90,7 +90,7 @@ def window_sizes(mesh: Mesh, rotations: Float[Tensor, "R 3 3"], cell: float) -> 
 
 
 def scratch_bytes(num_faces: int, sizes: Tensor) -> int:
-    """Estimate the bytes for rasterising windows of [R, 2] cells, besides those of a chunk."""
+    """Estimate the bytes for rasterising windows of [R, 2] cells, not counting one chunk."""
     together = min(len(sizes), max(1, CHUNK // (3 * num_faces // 2 + 1)))
     cells = min(float(sizes.double().prod(1).sum()), 1e300)
     return TRIANGLE_BYTES * together * num_faces + CELL_BYTES * int(cells)
@@ -139,7 +139,7 @@ class _Posed:
         return cls(points, mesh.faces, edges, size, start, rotations, low, cell)
 
     def rasterize(self) -> list[ItemMaps]:
-        """Compute the height maps of each orientation."""
+        """Compute the heightmaps of each orientation."""
         total = int(self.size.prod(1).sum())
         top = self.points.new_full((total,), -torch.inf)
         bottom = self.points.new_full((total,), torch.inf)

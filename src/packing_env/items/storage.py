@@ -1,7 +1,8 @@
 """Files of tensors and JSON without pickle.
 
-Layout: 8 bytes of magic; SHA-256 of everything after it (32 bytes); length of the header (8 bytes,
-little endian); the header in JSON; the tensors, little endian, each at a multiple of 64 bytes.
+Layout: 8 magic bytes; SHA-256 of everything after the checksum (32 bytes); length of the header (8
+bytes, little endian); the header in JSON; the tensors, little endian, each at a multiple of 64
+bytes.
 """
 
 from __future__ import annotations

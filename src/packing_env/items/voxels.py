@@ -30,7 +30,7 @@ class Voxels:
     """The voxels of a solid in one orientation.
 
     Attributes:
-        occupied: [U, V, W]; False: the solid with its margin does not meet the voxel.
+        occupied: [U, V, W]; False where the solid with its margin does not meet the voxel.
         low: [3] metres, the corner of voxel (0, 0, 0) in the frame of the (turned) solid.
     """
 
@@ -103,7 +103,10 @@ def _short_edges(triangles: Float[Tensor, "F 3 3"]) -> Float[Tensor, "F2 3 3"]:
 def _surface(
     triangles: Float[Tensor, "F 3 3"], counts: Tensor, half: float, margin: float
 ) -> Bool[Tensor, "U V W"]:
-    """Return the voxels near triangles: cubes of side ``2 * half`` cells, nearer than the margin.
+    """Return the voxels near triangles.
+
+    Around each voxel is a cube of side ``2 * half`` cells. The voxel is marked if this cube is
+    nearer to a triangle than the margin.
 
     Where a corner of a cube faces a corner of a triangle, the cube may be a little further away.
     """

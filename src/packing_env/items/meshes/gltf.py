@@ -35,7 +35,7 @@ READ_EXTENSIONS = (INSTANCING, "KHR_mesh_quantization")
 SAME_SHAPE = ("KHR_materials_", "KHR_texture_", "KHR_lights_", "KHR_xmp", "EXT_texture_")
 """Prefixes of the names of extensions that do not change shapes."""
 KINDS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
-"""Type of each `componentType`."""
+"""NumPy type of each `componentType`."""
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
 """Numbers per element of the accessor types that describe shapes."""
 TRIANGLES, STRIP, FAN = 4, 5, 6
@@ -196,7 +196,7 @@ class _Document:
     # ------------------------------------------------------------------ arrays
 
     def _count(self, accessor: Any) -> int:
-        """Return the elements of an accessor; raise if the file cannot hold that many."""
+        """Return the number of an accessor's elements; raise if the file cannot hold that many."""
         count = self._entry("accessors", accessor)["count"]
         if not isinstance(count, int) or not 0 <= count <= self.size:
             raise damaged(_TOO_SHORT)

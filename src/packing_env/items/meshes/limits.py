@@ -144,7 +144,8 @@ def elements(
         data: The XML.
         prefixes: Dictionary that receives the namespace of each prefix.
         ends: Whether to yield `END` where an element ends.
-        spaces: Namespaces to read, in addition to no namespace; None for all.
+        spaces: Namespaces of the names to read; None means all. Names without a namespace are
+            always read.
     """
     parsed: list[tuple[str, dict[str, str]]] = []
 

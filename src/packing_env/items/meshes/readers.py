@@ -217,7 +217,7 @@ def _as_stored(vertices: Any) -> Float[np.ndarray, "V 3"]:
 
 
 def _read_ply(data: bytes) -> Surface:
-    """Read PLY by trimesh; compare counts with the header, triangulate polygons here."""
+    """Read PLY with trimesh; compare the counts with the header, and triangulate polygons here."""
     declared = _ply_counts(data)
 
     def load(trimesh: Any) -> tuple[Any, list[list[int]]]:

@@ -50,7 +50,9 @@ READ = (
 SOLID = ("model", "solidsupport")
 """Types of the objects that are solid; those of type support, surface and other are left out."""
 SAME_SHAPE = ("/core/", "/production/2015/", "/material/", "/trianglesets/")
-"""Parts of the namespaces that a model may require: they are read here, or do not change shapes."""
+"""Parts of the namespaces that a model may require: extensions that are read here, or that do not
+change shapes.
+"""
 MODEL_RELATION = "/3dmodel"
 """End of the relationship type with which a package names its root model file."""
 USUAL_ROOT = "3d/3dmodel.model"
@@ -109,7 +111,7 @@ def build_items(data: bytes) -> list[BuildItem]:
     """Return the solid items of a 3MF package's build; items at different positions may be equal.
 
     Raises:
-        MeshError: As :func:`read_3mf`.
+        MeshError: See :func:`read_3mf`.
     """
     package, kinds = _read(data), dict[tuple[str, bytes], list[int]]()
     for number, item in enumerate(package.items, 1):
