@@ -25,7 +25,7 @@ class Greedy:
         self._interlocking, self._threads = interlocking, threads
 
     def fill(self, pieces: list[Piece], left: Sequence[int], weights: Array, until: float) -> bool:
-        """Append pieces that have room; each can leave although the pieces before it stay.
+        """Append pieces for which there is room; each can leave while the earlier pieces stay.
 
         Args:
             pieces: The pieces so far.

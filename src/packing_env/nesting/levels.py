@@ -26,15 +26,15 @@ Array = np.ndarray
 EXACT = 4e-10
 """Metres; lengths that differ by less are equal."""
 LEAST_COARSE = 4
-"""Smallest side of a container in coarse voxels; smaller ones are searched in fine voxels only."""
+"""Smallest side of a container in coarse voxels; a smaller container has only fine voxels."""
 PLANES = 20
-"""Number of planes that an estimate of an overlap counts in a part of median length."""
+"""Number of planes of voxels on which an overlap is estimated, for a part of median length."""
 TABULATED = 2**26
 """Largest size of the tables of depths; without tables, overlaps are counted when needed."""
 DEEPEST = 254
 """Largest depth in a table, in its unit, before it is rounded up."""
 _WHOLE = 1e-9
-"""Entries of a rotation closer than this to -1, 0 and 1 make it a turn of the axes."""
+"""A rotation is a turn of the axes if each of its entries is closer than this to -1, 0 or 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,12 +207,12 @@ class Level:
         self.size.append(np.array(occupied.shape))
 
     def coarser(self, factors: Sequence[int]) -> Sketch | None:
-        """Return the same rows in voxels of ``factors[0]`` times the side.
+        """Return the same rows in voxels whose side is ``factors[0]`` times as long.
 
         Every part keeps its volume: of the blocks of ``factor ** 3`` voxels, the fullest become
         coarse voxels. So a coarse nest is neither larger nor smaller than a fine one on average,
-        but its parts may overlap by about half a coarse voxel. The next factors make still coarser
-        voxels of these. None without factors, or if the container is too small.
+        but its parts may overlap by about half a coarse voxel. The remaining factors make still
+        coarser voxels. None without factors, or if the container is too small.
         """
         factor = factors[0] if factors else 1
         if factor == 1 or self.container.min() < LEAST_COARSE * factor:
@@ -358,7 +358,7 @@ class Sketch:
     coarser: Sketch | None
 
     def place(self, row: int, place: Sequence[int]) -> Array:
-        """Return the place ``[3]`` in fine voxels of a row at a place in coarse ones."""
+        """Convert the place of a row from coarse voxels to fine voxels, ``[3]``."""
         return (np.array(place) - self.corners[row]) * self.factor
 
 

@@ -72,7 +72,7 @@ def nest(
         unit: Unit of files and boxes that state none, as for :func:`packing_env.pack`.
         cell: Side of a voxel, ``"2mm"`` or metres; by default about 16 million voxels in the
             container. Smaller voxels nest more tightly and take more time. Up to one cell of the
-            container is lost along each axis, unless its side is a whole number of cells.
+            container is lost along each axis on which its side is not a whole number of cells.
         containers: How many containers may be used; by default the number that the container
             states, or 1.
         yaw: Degrees. By default, only turns by 90 degrees about the axes are tried. With ``yaw``,
@@ -212,9 +212,9 @@ def _nothing_fits(
         for lengths in (free, boxes[smallest])
     )
     return CatalogueError(
-        f"no part fits into the container in any rotation: inside the clearance to walls it is "
-        f"{inside} {kind.unit}, and the smallest part, {order[smallest].label}, is {sides} "
-        f"{kind.unit}; state the unit of the parts (--unit), or give a larger container"
+        f"no part fits into the container in any rotation: inside the clearance to walls, the "
+        f"container is {inside} {kind.unit}, and the smallest part, {order[smallest].label}, is "
+        f"{sides} {kind.unit}; state the unit of the parts (--unit), or give a larger container"
     )
 
 

@@ -27,7 +27,9 @@ def read_rules(kind: ContainerType, constraints: dict[str, Any]) -> Constraints:
     known = ("clearance", "wall_clearance", "preplaced")
     others = [name for name in constraints if name not in known]
     if others:
-        raise ParameterError(f"{', '.join(others)}: a nest supports only {', '.join(known)}")
+        raise ParameterError(
+            f"{', '.join(others)}: a nest supports only {', '.join(known)}; leave out the others"
+        )
     if kind.deck or any(kind.overhang) or kind.cut or kind.weight_limit or kind.cost is not None:
         raise ParameterError(
             "the container of a nest states its size, name and number only; leave out deck, "
@@ -57,7 +59,7 @@ def read_rotations(yaw: float | None) -> Float[Tensor, "R 3 3"]:
 
 
 def check_handling(order: Sequence[Part]) -> None:
-    """Raise if a part asks for something that a nest does not have; weights have no effect."""
+    """Raise if a part has an attribute that a nest does not support; weights are ignored."""
     for part in order:
         for name, value in part.handling.items():
             if name != "weight" and value != _NEUTRAL.get(name, False):

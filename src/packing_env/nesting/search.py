@@ -44,10 +44,10 @@ FILLINGS, FILL_SHARE = 10, 0.1
 DRAWS = (60, 60), (1000, 60)
 """Numbers of random and of near places for each move, and for the first move of a new piece."""
 COLUMNS = (8, 8), (100, 8)
-"""The numbers with tables of depths. With these, each place is tried at all heights."""
+"""The same numbers if there are tables of depths; each place is then tried at all heights."""
 PATIENCE, PATIENCE_LOWER, PATIENCE_TABULATED = 12, 40, 1000
-"""An attempt is given up after this many rounds without less overlap. The second number is larger,
-because under a lower lid few other attempts are possible; the third, for tables of fine voxels."""
+"""An attempt ends after this many rounds without less overlap. The second number applies under a
+lowered lid, where few other attempts are possible, and the third with tables for fine voxels."""
 LITTLE = 0.015
 """An attempt goes on for longer if the shared volume is at most this share of a mean piece."""
 LOWER, RAISE = 0.03, 0.02
@@ -118,7 +118,7 @@ class NestSearch:
         return piece.place[2] + int(self.level.size[piece.row][2])
 
     def search(self, until: float, sketch: Sketch | None = None) -> None:
-        """Search until a time; begin several times, and go on with the best nest."""
+        """Search until a time: start several times, then continue with the best nest."""
         self.fill(until, FILLINGS if sketch is None else 1)
         spare = max(0.0, until - time.perf_counter())
         trial = TRIAL if sketch is None else SKETCHED_TRIAL
@@ -137,7 +137,7 @@ class NestSearch:
     # ------------------------------------------------------------------ fill
 
     def fill(self, until: float, fillings: int = FILLINGS) -> None:
-        """Put in what has room, the largest parts first; keep the best of several fillings."""
+        """Pack parts while there is room, the largest first; keep the best of several fillings."""
         share = time.perf_counter() + FILL_SHARE * max(0.0, until - time.perf_counter())
         possible = sum(n for part, n in enumerate(self.left) if self.level.rows[part])
         best, pieces, weights = list(self.pieces), list(self.pieces), self._weights(*CORNER)
@@ -155,7 +155,7 @@ class NestSearch:
             self._accept(max(best, pieces, key=self._volume))
 
     def _weights(self, *sideways: float) -> Array:
-        """Return the weights of x, y and z; where the height counts, the largest is that of z."""
+        """Return the weights of x, y and z; if the height counts, z has the largest weight."""
         return np.array(sideways[::-1] if self._lowest else sideways)
 
     # ------------------------------------------------------------------ add
@@ -183,7 +183,7 @@ class NestSearch:
         ]
         if smaller and random.random() < 0.5 * min(1.0, self._failures[part] / 2):
             del pieces[int(random.choice(smaller))]
-        # 2. Put it in at random, and take the pieces apart.
+        # 2. Put it at a random place, and separate the pieces.
         row = int(random.choice(self.level.rows[part]))
         room = self.level.container - self.level.size[row]
         x, y, z = (int(random.integers(n + 1)) for n in room)
@@ -233,7 +233,7 @@ class NestSearch:
     def _first_success(
         self, attempt: Callable[[int], list[Piece] | None], until: float, attempts: int = 1
     ) -> bool:
-        """Run attempts in each thread with other seeds; accept the first nest that succeeds."""
+        """Run attempts in several threads, each with its own seed; accept the first success."""
         self._halt[0] = 0
         seeds = self._random.integers(2**31, size=attempts * self._threads).tolist()
         accepted = False
@@ -340,8 +340,8 @@ class NestSearch:
     def lower(self, until: float) -> None:
         """Lower the lid as long as there is time; no lid is below the tallest part.
 
-        After a failure, attempts begin with one of the nests of least overlap so far in which two
-        parts are exchanged.
+        After a failure, an attempt begins with one of the failed nests of least overlap, in which
+        two parts are swapped.
         """
         least = self._tallest(self.pieces)
         step = max(1, int(LOWER * self.height))
@@ -385,14 +385,14 @@ class NestSearch:
         return pieces
 
     def _moved(self, piece: Piece, to: Piece) -> Piece:
-        """Return a piece moved to the middle of another one, and into the container."""
+        """Return a piece moved to the middle of another piece, and then into the container."""
         size = self.level.size[piece.row]
         place = np.array(to.place) + (self.level.size[to.row] - size) // 2
         x, y, z = (int(k) for k in place.clip(0, self.level.container - size))
         return Piece(piece.part, piece.row, (x, y, z))
 
     def _below(self, piece: Piece, lid: int) -> Piece:
-        """Return a piece moved down, and turned if it must, until it is under the lid."""
+        """Return a piece moved down below the lid, and turned if necessary."""
         row = piece.row
         if self.level.size[row][2] > lid:
             row = next(r for r in self.level.rows[piece.part] if self.level.size[r][2] <= lid)
