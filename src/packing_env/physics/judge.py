@@ -34,8 +34,8 @@ class Motion:
         tilt: Angle between the item's vertical axis and its vertical axis in the plan, degrees.
         moved: True if it has moved by more than the settings allow.
         toppled: True if it has tilted by more than the settings allow.
-        fallen: True if its centre of mass has sunk by more than half of its height, or has left the
-            container.
+        fallen: True if its centre of mass has sunk by more than half of the item's height, or has
+            left the container.
     """
 
     order: int
@@ -118,8 +118,8 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
 
     Raises:
         MissingPackageError: MuJoCo is not installed, or a mesh needs CoACD, which is not installed.
-        PlanError: The solid of an item cannot be read, or the simulation diverged, or the packing
-            is a nest, in which nothing stands.
+        PlanError: The solid of an item cannot be read, the simulation diverged, or the packing is a
+            nest, whose parts do not stand.
     """
     if packing.geometry == "solids":
         raise PlanError(f"{plan}: parts of a nest do not stand; check it without the simulation")

@@ -92,7 +92,7 @@ class World:
         option.impratio = 10.0
 
     def _add_container(self, spec: Any, packing: Packing) -> None:
-        """Add the floor or deck, fixed boxes, walls of three times the height, and cut edges."""
+        """Add floor or deck, fixed boxes, cut edges, and walls of three times the height."""
         kinds = self.mujoco.mjtGeom
         floor = {"type": kinds.mjGEOM_PLANE, "size": (0, 0, 1)}
         if overhang := packing.constraints.get("overhang"):
@@ -245,7 +245,7 @@ class World:
 
 
 def _inertia(triangles: np.ndarray, mass: float) -> np.ndarray:
-    """Return the inertia ``[3, 3]`` about the origin of a solid of a mass, given its surface.
+    """Return the inertia ``[3, 3]`` of a solid about the origin, given its surface and its mass.
 
     The surface consists of triangles ``[T, 3, 3]``. A tetrahedron with corners 0, a, b, c and s = a
     + b + c has the second moments V / 20 (a a^T + b b^T + c c^T + s s^T).

@@ -67,7 +67,7 @@ def save_grid(
     if not packings:
         raise ValueError("packings is empty; pass at least one packing to draw")
     if titles is not None and len(titles) != len(packings):
-        raise ValueError(f"{len(titles)} titles for {len(packings)} pictures")
+        raise ValueError(f"{len(titles)} titles for {len(packings)} pictures; give one per picture")
     columns = columns or math.ceil(math.sqrt(len(packings)))
     titles = titles or [title_of(packing) for packing in packings]
     figure = _figure_of(packings, titles, columns, size)

@@ -30,7 +30,7 @@ left out.
 """
 _STEPS = 65535
 _SHOWN = 1e-4
-"""Metres to which lengths are shown."""
+"""Metres to which the page rounds lengths."""
 _GAP = 0.25
 """Gap between containers, as a share of the largest container."""
 
