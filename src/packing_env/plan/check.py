@@ -45,8 +45,8 @@ def check_plan(path: str | Path) -> Report:
     of an item (``instance``, ``item_id``, ``orientation``) is not a claim and is not checked.
 
     Args:
-        path: The plan. The mesh files that it names are searched under their names from the working
-            directory, beside the plan, and in the folder above it.
+        path: The plan. Its mesh files are searched in several folders
+            (:func:`packing_env.plan.solids.find_source`).
 
     Returns:
         The report, with the first claim that is wrong, if any.
@@ -132,8 +132,9 @@ class Judgement:
 def check_foreign(
     path: str | Path, options: ForeignOptions | None = None
 ) -> list[Judgement] | None:
-    """Check that boxes of another program's plan are inside, apart, and on the floor or on boxes.
+    """Check that the boxes of another program's plan can be loaded.
 
+    Each box must be inside the container, overlap no other box, and stand on the floor or on boxes.
     Lengths are compared exactly as they are written. If the list is not in the order of loading,
     boxes are judged from the lowest to the highest.
 
@@ -216,7 +217,7 @@ def _foreign_claim(load: ForeignLoad, size: Size, metres: float, up: str) -> Pla
     x, y, z = (int(size[axis] * parts) * pitch for axis in axes)
     rules = {key: float(value) for key, value in (load.rules or {}).items() if key != "stability"}
     if "weight_limit" in rules and any(box.weight is None for box in load.boxes):
-        raise PlanError("weight_limit needs the weight of each box")
+        raise PlanError("weight_limit needs the weight of each box; add it, or leave out the limit")
     return PlanClaim(
         container=(x, y, z),
         cell=pitch,

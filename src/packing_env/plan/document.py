@@ -48,7 +48,7 @@ DECK = "corner of the deck"
 def make_plan(
     env: PackingEnv | Packing, row: int = 0, state: Mapping[str, Tensor] | None = None
 ) -> dict[str, Any]:
-    """Return the plan of one container as plain JSON types; arguments: :func:`packing_of`."""
+    """Return the plan of one container as plain JSON types; see :func:`packing_of`."""
     packing = env if isinstance(env, Packing) else packing_of(env, row, state)
     overhang = any(packing.constraints.get("overhang", ()))
     packing = _moved(packing, -1) if overhang else packing
@@ -131,8 +131,8 @@ def save_plan(
     Args:
         path: The file.
         env: The environment, or a packing.
-        row: See :func:`packing_of`, also for ``state``.
-        state: See above.
+        row: See :func:`packing_of`.
+        state: See :func:`packing_of`.
         policy: Name of the policy that packed the container.
         settled: Lower the items until they touch the items below (:func:`settle`), if all solids
             can be read.
@@ -159,7 +159,8 @@ def read_json(path: str | Path) -> dict[str, Any]:
         raise PlanError(f"{path}: not a packing plan (its 'format' is not {FORMAT!r})")
     if plan.get("version") != VERSION:
         raise PlanError(
-            f"{path}: a plan of version {plan.get('version')}; this program reads {VERSION}"
+            f"{path}: a plan of version {plan.get('version')}, but this program reads {VERSION}; "
+            "make the plan again"
         )
     return plan
 

@@ -25,10 +25,10 @@ class Drop(NamedTuple):
     """The fall of an item.
 
     Attributes:
-        distance: Metres to the solids below; negative if the item is inside of one.
-        contacts: ``[C, 3]`` contact points in the item's place before the fall: points of its
-            underside that come within :data:`CONTACT` of another solid. Only the corners of their
-            hull, seen from above, are kept.
+        distance: Metres to the solids below; negative if the item is inside one of them.
+        contacts: ``[C, 3]`` contact points, given at their position before the fall: points of the
+            item's underside that come within :data:`CONTACT` of another solid. Only the corners of
+            their hull, seen from above, are kept.
     """
 
     distance: float
@@ -248,7 +248,9 @@ class _Entries(NamedTuple):
 
 
 def _cut(polygons: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cut off where a linear function ``[P, K]`` on convex polygons ``[P, K, D]`` is negative.
+    """Cut off the parts of convex polygons ``[P, K, D]`` on which a linear function is negative.
+
+    ``depth [P, K]`` holds the values of the function at the corners.
 
     Returns:
         ``[P, K + 1, D]``, with corners repeated as padding, and whether anything of each polygon
@@ -283,7 +285,7 @@ def _width(polygons: np.ndarray) -> np.ndarray:
 def hull(points: np.ndarray) -> np.ndarray:
     """Return the corners of the hull of points ``[C, 3]``, seen from above, counter-clockwise.
 
-    Coordinates are whole nanometres, so it is exact on which side of a line a point lies.
+    Coordinates are rounded to nanometres. The test on which side of a line a point lies is exact.
     """
     flat, first = np.unique(np.rint(points[:, :2] * 1e9), axis=0, return_index=True)
     if len(first) < 3:

@@ -60,7 +60,7 @@ class ForeignLoad:
         unit: Unit of lengths; ``None`` if the file states no unit.
         ordered: True if the list is the order of loading.
         rules: ``stability``, ``support`` and ``weight_limit``, if the file states them.
-        note: A likely cause if the plan does not hold.
+        note: A likely cause if the check of the plan fails.
     """
 
     program: str
@@ -223,7 +223,7 @@ def _py3dbp(text: str) -> list[ForeignLoad]:
             place = _three(re.findall(_NUMBER, re.sub(r"[A-Za-z_][\w.]*\(", "", position)))
             lying = _three(size[axis] for axis in _TURNS[int(turn)])
             loads[-1][3].append(ForeignBox(_name(name), place, lying, _number(weight)))
-    # Items that several bins list at the same place: each box is an equal value in both.
+    # Count the bins that list a box at the same place; such boxes compare equal.
     bins = Counter(box for *_, boxes in loads for box in set(boxes))
     return [
         ForeignLoad(

@@ -59,8 +59,8 @@ class PlacedItem:
             (:class:`packing_env.items.handling.Stacking`).
         z_grid: Height of its lowest point on the heightmap, metres, if the item is settled;
             otherwise ``None``.
-        gap: Distance to the solids below, metres, if the item is settled; negative where it is
-            inside of one.
+        gap: Distance to the solids below, metres, if the item is settled; negative if the item is
+            inside one of them.
         contacts: ``[C, 3]`` metres, if the item is settled: points of its underside within 0.1 mm
             of a solid below, reduced to the corners of their hull seen from above.
         balanced: True if the item is settled and its centre of mass is above that hull.
@@ -143,7 +143,7 @@ class Packing:
 
     @property
     def shown_unit(self) -> str:
-        """Unit for display: of the container, else of all items, else mm; "" for unitless boxes."""
+        """Unit for display: the container's, else that of all items, else mm; "" if unitless."""
         units = {self.container_unit} if self.container_unit else {i.unit for i in self.items}
         return "" if self.cell >= 1.0 else units.pop() if len(units) == 1 else "mm"
 

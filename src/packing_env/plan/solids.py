@@ -73,10 +73,12 @@ def _file(item: PlacedItem, plan: Path) -> Mesh:
 def find_source(source: str, plan: Path) -> str:
     """Return the path of a mesh file that a plan names; unchanged if there is no such file.
 
-    The file is searched under its name from the working directory and from the folder of the plan,
-    then beside the plan, then under its name from the folders above the plan: up to the working
-    directory if the plan is below it, otherwise only from the next one (so that a folder with parts
-    and plan may be moved).
+    A folder with parts and plan may be moved, so several places are searched, in this order:
+
+    1. the whole name, from the working directory and from the folder of the plan,
+    2. the file name alone, in the folder of the plan,
+    3. the whole name, from the folders above the plan: all those below the working directory if the
+       plan is below it, otherwise only the first one.
     """
     own, *above = Path(os.path.abspath(plan)).parents
     here = Path.cwd()

@@ -31,7 +31,7 @@ class Places:
 
     Args:
         problem: The boxes.
-        seconds: About the time after which searches are given up, from 1 to 10.
+        seconds: Approximate time after which a search is given up, from 1 to 10.
     """
 
     def __init__(self, problem: Problem, seconds: float = 1.0) -> None:
@@ -102,7 +102,7 @@ class Places:
         return None
 
     def settled(self, load: np.ndarray) -> np.ndarray:
-        """Return a load after it moved as a whole, towards the middle or onto a deck."""
+        """Return a load, moved as a whole towards the middle or onto the deck."""
         return settled(self._problem, self.kinds, load, self._rules)
 
     def _lengths(self, placed: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -22,7 +22,7 @@ from packing_env.values import Count, Option, ParameterError, Whole, check, read
 
 MOST_BLOCKS = 10_000
 _MOST_THINNED = MOST_BLOCKS * 3 // 4
-"""Largest number of grids if some were left out; joined blocks take the other places."""
+"""Largest number of grids if some are left out; the remaining places are for joined blocks."""
 _MOST_REPEATS = 64
 """Largest number of repetitions of a box along an axis that are tried."""
 _MOST_BOXES = 10_000_000
@@ -30,7 +30,7 @@ _MOST_BOXES = 10_000_000
 _LONGEST = 2**60
 """Longest side of a container, so that sums of three sides fit into int64."""
 _EXACT = 53
-"""Bits of the whole numbers that float64 represents exactly."""
+"""Whole numbers of at most this many bits are exact in float64."""
 
 Sides = tuple[Count, Count, Count]
 
@@ -217,7 +217,9 @@ class Problem:
         self.whole = 0.0
 
     def limit(self, room: int) -> None:
-        """Limit the counts to what a volume ``room`` holds; set ``whole``, a bound of the volume.
+        """Limit the counts to what a volume ``room`` holds; set ``whole``.
+
+        ``whole`` is an upper bound of the volume (or value) of a load.
 
         Raises:
             ParameterError: A load may have more boxes than can be listed.
@@ -290,7 +292,10 @@ class Problem:
         return np.array(rows, np.int64).reshape(-1, 5)
 
     def loaded(self, boxes: np.ndarray, packed: Sequence[LoadedBox] = ()) -> list[LoadedBox]:
-        """Convert rows of kind, orientation and corner to boxes; types keep those in ``packed``."""
+        """Convert rows of kind, orientation and corner to boxes of types.
+
+        Each type of a kind gets at least as many boxes as it has in ``packed``.
+        """
         least = Counter(box.kind for box in packed)
         types, orientations = np.empty(len(boxes), np.int64), np.empty(len(boxes), np.int64)
         for kind, members in enumerate(self._members):
