@@ -144,7 +144,7 @@ def test_the_weight_limit_is_that_of_the_container(tmp_path: Path) -> None:
     assert loads == {"A": 2, "B": 3}
     limits = {packing.name: packing.constraints["weight_limit"] for packing in plan.containers}
     assert limits == {"A": 2.0, "B": 3.0}
-    with pytest.raises(ParameterError, match="weight_limit: no weight of cube"):
+    with pytest.raises(ParameterError, match="weight_limit: the weight of cube"):
         pe.pack(some("cube", 1), sizes, seconds=1)
 
 

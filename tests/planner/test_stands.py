@@ -44,7 +44,10 @@ def test_each_part_is_held_to_the_strictest_rule_that_it_can_meet(
     poses = poses_of(BLOCK, BALL)
     assert poses.rules == ("com_hull_20", "com_hull_10")
     assert poses.params.stability == "com_hull_10"  # what every placement of a plan satisfies
-    assert "packed by com_hull_10, not com_hull_20, so less sure to stand: ball" in caplog.text
+    assert (
+        "packed under rule com_hull_10 instead of com_hull_20, so less sure to stand: ball"
+        in caplog.text
+    )
     assert poses_of(BLOCK).params.stability == "com_hull_20"
 
 

@@ -148,7 +148,7 @@ def pack(
         return most_copies(order, run, seconds)
     if not exactly or not _wants_kits(order):
         return run(order, seconds, False)
-    # Whole kits: if some parts are left over, fewer kits may leave no part of theirs.
+    # If parts are left over, pack fewer kits, so that more of them are complete.
     plan = run(order, seconds / 2, False)
     try:
         first = whole_kits(order, plan, run, seconds / 4)

@@ -1,4 +1,4 @@
-"""Why parts are left over: the words, and the search for the constraints that are the cause.
+"""Why parts are left over: the messages, and the search for the constraints that are the cause.
 
 A constraint is the cause if one more piece has a place without it. If no constraint keeps a piece
 from a place, the containers are packed again without the constraints that take room.
@@ -113,7 +113,7 @@ class Causes:
             raise OutOfTimeError
 
     def text(self, part: int, loads: Sequence[Load]) -> str:
-        """Return the constraints that leave a part over, with their words; "" if none does.
+        """Return the constraints that leave a part over, with explanations; "" if there are none.
 
         Args:
             part: The part.

@@ -29,7 +29,7 @@ class LeftOver:
 def left_over(
     parts: Sequence[Part], counts: Sequence[int], reason: Callable[[int], str] | None
 ) -> tuple[LeftOver, ...]:
-    """Return the parts of which pieces are left over; ``reason`` takes the index of a part.
+    """Return the parts with left-over pieces; ``reason`` takes the index of a part.
 
     Ctrl-C ends the search for reasons.
     """

@@ -69,7 +69,7 @@ def _fills_half(room: Room, boxes: BoxType) -> bool:
 
 
 class ContainerSets:
-    """The sets with at most a number of containers.
+    """The sets of at most ``limit`` containers.
 
     Attributes:
         capacity: Largest volume that a container of each type takes, units^3; may be lowered.
@@ -166,7 +166,7 @@ class ContainerSets:
 def _sets(
     most: Sequence[int], costs: Sequence[float], limit: int, budget: float
 ) -> Iterator[ContainerSet]:
-    """Yield the sets of at most ``limit`` containers, ``most`` of each type, within a budget."""
+    """Yield the sets of at most ``limit`` containers and ``most`` of each type within a budget."""
     if not most:
         yield ()
         return

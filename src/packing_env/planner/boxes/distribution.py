@@ -23,7 +23,7 @@ _LONG = 0.2
 _WORSE = 1.5
 """Factor by which more may be left over for a while, so that the search leaves dead ends."""
 _WITHOUT = 0.3
-"""Share of the sets of boxes that stay together that are withheld from a container."""
+"""Share of the sets of boxes that stay together; these sets are not offered to a container."""
 _LONGEST = 1.0
 """Largest number of seconds for a container that is filled again."""
 

@@ -158,7 +158,7 @@ class BoxOrder:
 
     @cached_property
     def drawn_by_weight(self) -> BoxOrder:
-        """The order, with the share of the total weight added to the value of each box."""
+        """The order; the value of each box is increased by its share of the total weight."""
         total = [part.quantity for part in self.parts]
         weight = sum(w * n for w, n in zip(self.weights, total, strict=True))
         own = self.values or self.volumes

@@ -83,7 +83,7 @@ class BoxPacker(BoxLoads):
         balanced = self.sets.choose == BALANCED
         if not alone:
             self._try_sets(deadline - seconds * (_BALANCE if balanced else 0.0))
-            # The best set may have fewer containers than there are, and room beside its boxes.
+            # The best set may have fewer containers than are available, and room for more boxes.
             if not self.is_complete:
                 self._add_more()
                 self._fill_all(deadline)

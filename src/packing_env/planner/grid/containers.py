@@ -30,8 +30,8 @@ def choose_cell(sizes: Sequence[ExactSize], boxes: Sequence[ExactSize] = ()) -> 
     """Return the side of a cell, metres.
 
     The cell divides the sides of all boxes and floors, if such a cell exists and is not too small.
-    Otherwise 48 to 64 cells lie along the first floor; their number leaves the least of the floors
-    uncovered.
+    Otherwise, 48 to 64 cells lie along the longer side of the first floor. Of these numbers, the
+    one that leaves the smallest shares of the floors' sides uncovered is chosen.
     """
     longest = max(sizes[0][:2])
     if boxes:

@@ -114,8 +114,8 @@ def build_poses(
         meshes: Their solids.
         container: The container. The stability rule of its task applies to all parts unless
             ``stands`` is True.
-        stands: Leave out poses that topple alone on a floor, and apply to each part the strictest
-            rule of ``LADDER`` by which some pose stands on the floor.
+        stands: Leave out poses in which a single part topples on a flat floor, and apply to each
+            part the strictest rule of ``LADDER`` under which some pose stands on the floor.
 
     Raises:
         CatalogueError: No part fits into the container.
@@ -217,7 +217,7 @@ def _none_fits(
 
 
 def _strictest(catalogue: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:
-    """Return the index in ``LADDER`` of the strictest rule by which each item stands on the floor.
+    """Return the index in ``LADDER`` of the strictest rule that accepts each item on the floor.
 
     The index is -1 for an item that no rule accepts. Clearances and preplaced boxes are respected
     unless they leave an item no place at all.
@@ -247,12 +247,12 @@ def _warn_of_weak(
     for rule in LADDER[:-1]:
         weak = [n for n, r, c in zip(names, rules, count, strict=True) if c and r == rule]
         if weak:
-            text = "packed by %s, not %s, so less sure to stand: %s"
+            text = "packed under rule %s instead of %s, so less sure to stand: %s"
             _LOGGER.warning(text, rule, LADDER[-1], ", ".join(weak))
 
 
 def _one_row_per_pose(catalogue: Catalogue, sources: Sequence[dict[str, object]]) -> Catalogue:
-    """Return a catalogue of one orientation per row, without padding and whole-cell sides."""
+    """Return a catalogue of one orientation per row, without padding and without ``cuboid``."""
     real = catalogue.orientation_mask.flatten().nonzero().flatten()
     part = real.div(catalogue.peak.shape[1], rounding_mode="floor")
 

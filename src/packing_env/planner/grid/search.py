@@ -54,8 +54,8 @@ class Candidate:
 
     Attributes:
         genes: The sequence.
-        value: The maximized value: share of packed volume, plus a term per part, minus one for
-            height.
+        value: The maximized value: share of packed volume, plus a term per part, minus a term for
+            the height.
         packed: The packed parts in order, and their places in the sequence.
         states: States before every stride of parts, and the last state.
     """

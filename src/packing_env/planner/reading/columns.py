@@ -52,7 +52,7 @@ class Header:
     Attributes:
         keys: The key that each column means; "" for a column without a name, or `LEFT_OUT`. Several
             columns may mean ``name``, such as the article number and the description.
-        titles: The name in the file of each key.
+        titles: The name of each key in the file.
         unit: Unit of the lengths, if the header states one.
         weights: Unit of each column of weights that states one.
         renamed: Undocumented names with their meanings, as in ``Breite as width``.
@@ -130,7 +130,7 @@ def _is_name(cell: str, columns: Columns) -> bool:
 class _Column(NamedTuple):
     """A column: its title, the title's plain form without unit, its key, and its unit.
 
-    ``stated`` is True if the user says what it means.
+    ``stated`` is True if the user states the meaning of the column.
     """
 
     title: str
@@ -236,7 +236,7 @@ def stated_columns(stated: Mapping[str, str], columns: Columns) -> Columns:
             raise OrderError(f"column {title!r}: {name!r} is not one of {known}{hint}")
     same = {_same(title): name for title, name in stated.items()}
     if len(same) < len(stated):
-        raise OrderError(f"a column is named twice: {', '.join(map(repr, stated))}")
+        raise OrderError(f"a column is named twice: {', '.join(map(repr, stated))}; name it once")
     return replace(columns, stated=same, matched=set())
 
 
@@ -302,7 +302,7 @@ def _read_column(title: str, name: str, columns: Columns) -> _Column:
     if bracket and key in columns.keys and _is_yes_no(unit):
         return _Column(title, stem, key)
     if bracket and key in columns.keys:
-        raise OrderError(f"{title!r}: {unit!r} is not supported")
+        raise OrderError(f"{title!r}: {unit!r} is not supported; remove it from the title")
     return _Column(title, word, word)
 
 

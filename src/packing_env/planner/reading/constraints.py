@@ -20,7 +20,7 @@ STABILITY = (
     "com_hull", "com_hull_strict", "com_hull_10", "com_hull_20", "center_hull", "area_corners",
     "area_corners_code", "equilibrium", "none", "stands",
 )  # fmt: skip
-"""Stability rules that an order may ask for; a list, so that torch need not be imported."""
+"""Stability rules that an order may request; listed here, because their module imports torch."""
 
 
 def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +112,8 @@ def check_weights(
             if any(name in each.to_json() for each in own)
         ]
         raise ParameterError(
-            f"{', '.join(names)}: no weight of {', '.join(lacking[:3])}; add the column weight, kg"
+            f"{', '.join(names)}: the weight of {', '.join(lacking[:3])} is missing; add a column "
+            "weight (kg)"
         )
 
 

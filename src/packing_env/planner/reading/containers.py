@@ -50,8 +50,8 @@ class ContainerType:
         name: Name in plans; "" for none.
         number: How many containers there are; None means any number.
         cost: Cost of one container, in any currency.
-        weight_limit: Kilograms that one container may carry, or a text such as ``"500 lb"``; None:
-            the limit of the whole order, if any.
+        weight_limit: Kilograms that one container may carry, or a text such as ``"500 lb"``; None
+            means the limit of the whole order, if any.
         unit: Unit of the size as the user stated it.
         deck: Height of a pallet's deck in metres, or as ``"144mm"``. The third length of ``size``
             includes it. Boxes stand on the deck; a pallet has no walls.
@@ -95,7 +95,7 @@ class ContainerType:
         if deck >= size[2]:
             raise ParameterError(
                 f"deck={float(deck):g} m leaves no room: the height of {float(size[2]):g} m "
-                "includes the deck"
+                "includes the deck; give a larger height"
             )
 
     def _lengths(self, name: str, value: Any) -> list[Fraction]:
@@ -126,7 +126,7 @@ class ContainerType:
         return tuple((edge, exact(one), exact(other)) for edge, one, other in read)
 
     def constraints(self, order: Constraints) -> Constraints:
-        """Return the constraints that apply in it: its own, and those of the order.
+        """Return the constraints that apply in this container: its own, and those of the order.
 
         A pallet has no walls unless the order states a clearance to walls. Positions of pre-placed
         boxes are measured from the corner of the deck.

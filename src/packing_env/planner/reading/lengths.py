@@ -125,7 +125,7 @@ def metres(unit: str) -> Fraction:
     """Return the exact length of a unit.
 
     Raises:
-        ParameterError: It is unknown.
+        ParameterError: The unit is unknown.
     """
     return Fraction(str(UNITS[read_unit("unit", unit)]))
 

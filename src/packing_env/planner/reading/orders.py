@@ -183,7 +183,7 @@ def _table_entries(
 
 
 def _unit_of(key: str, cell: str, row: Row, header: Header, unit: str | None) -> Fraction:
-    """Return the unit of a length in metres; 0 if it is none, or has no unit."""
+    """Return the unit of a length, in metres; 0 for other values and for lengths without a unit."""
     if key not in _LENGTHS:
         return Fraction(0)
     _, own = split_unit(keyboard_signs(cell).lower().replace("*", "x").split("x")[-1])
@@ -245,7 +245,7 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
 
 
 def _with_single_sides(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry with the sides beside its other keys, also if it nests them."""
+    """Return an entry in which nested sides are moved to the level of the other keys."""
     single: dict[str, Any] = {}
     for key, value in entry.items():
         nested = isinstance(value, Mapping) and meaning(plain(str(key))) == "sides"
@@ -276,7 +276,7 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
         key: The key.
         value: Its value in the file.
         comma: True if commas are decimal.
-        header: The columns of the table; messages name them, and weights have their units.
+        header: The columns of the table: their names for messages, and their units of weight.
 
     Raises:
         ValueError: The value does not suit the key.
@@ -359,7 +359,7 @@ def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str
 
 
 def _units(values: dict[str, Any], header: Header, words: list[str | None]) -> set[str]:
-    """Return the unit of an entry if one is stated; ``words`` are those beside its sides.
+    """Return the unit of an entry, if any; ``words`` are the units stated beside its sides.
 
     Raises:
         OrderError: Units differ, or a side has none.

@@ -180,7 +180,7 @@ class Part:
 
 
 class _Unit(NamedTuple):
-    """The unit that the user named, if any, the default of formats without a unit, and columns."""
+    """The unit that the user named, if any; the default for formats without a unit; and columns."""
 
     named: str | None
     default: str
@@ -244,7 +244,7 @@ def read_parts(
     if len(order) < len(read):
         none = ", ".join(part.label for part in read if not part.quantity)
         if not order:
-            raise OrderError(f"the quantity of every part is 0: {none}")
+            raise OrderError(f"the quantity of every part is 0: {none}; give one of them 1 or more")
         _LOGGER.warning("quantity 0, left out: %s", none)
     order = with_names(order)
     sizes = []

@@ -15,7 +15,7 @@ _RANGE = re.compile(r"\s*(\d+)\s*(?:[-‒–—~&,/]|to|\.\.+)\s*(\d+).*", re.DO
 
 
 def check_row_numbers(path: Path, rows: Sequence[Row], column: int, title: str) -> None:
-    """Raise if row numbers may be quantities: the only one is not 1, or they do not rise."""
+    """Raise if row numbers may be quantities: a single number is not 1, or they do not increase."""
     cells = [row.cells[column] for row in rows if column < len(row.cells)]
     numbers = [exact(cell) for cell in cells if is_number(cell)]
     rising = all(one < other for one, other in pairwise(numbers))
@@ -27,7 +27,7 @@ def check_single(number: str, title: str) -> None:
     """Raise if the number of a carton may stand for several, as in ``1-10`` under ``Carton No.``.
 
     Raises:
-        OrderError: It is a range.
+        OrderError: The number is a range.
     """
     span = _RANGE.fullmatch(number)
     if span and int(span[1]) < int(span[2]) and numbers_goods(plain(title)):

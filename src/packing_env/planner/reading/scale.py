@@ -1,4 +1,4 @@
-"""Warning about parts that suit the container only in another unit than the one assumed."""
+"""Warning about parts whose size suits the container only if they are in another unit."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Size(NamedTuple):
 def check_scale(parts: Sequence[Size], unit: str, container: Sequence[float | Fraction]) -> None:
     """Log a line if parts without a stated unit suit the container only in another unit.
 
-    That is, they take less than :data:`_LITTLE` of it, and would all fit in a larger unit; or the
-    largest is far too long for it.
+    This is assumed in two cases: the parts take less than :data:`_LITTLE` of the container and
+    would all fit in a larger unit, or the largest part is far too long for the container.
     """
     own = metres(unit)
     room = sorted(exact(side) / own for side in container)

@@ -42,8 +42,8 @@ _SAVE = "save it as CSV UTF-8"
 _DECIMAL = re.compile(r"[+-]?(?:\d+([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+|\d{4,}([.,])\d+)")
 _GROUP = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")
 _LONGEST, _LONGEST_OF_SMALL = 20, 100
-"""Metres; if a length with groups of thousands were longer, its mark must be decimal. The second
-holds for units up to a centimetre, in which lengths often have thousands: a bar of 24,000 mm."""
+"""Metres. If a length would be longer than this with a mark of thousands, its mark is decimal. The
+second number holds for units up to a centimetre: a bar may have 24,000 mm."""
 _SIGNIFICANT = 15
 """Significant digits of a spreadsheet; further digits are rounding errors of its arithmetic."""
 
@@ -82,7 +82,7 @@ class Row:
     Attributes:
         line: Its line number, from 1.
         cells: Its cells, without empty cells at the end.
-        floats: Columns of the cells that a workbook stores as numbers, not whole ones.
+        floats: Columns of the cells that a workbook stores as numbers that are not whole.
     """
 
     line: int
@@ -209,8 +209,8 @@ def decimal_comma(path: Path, delimiter: str, numbers: Sequence[tuple[int, str, 
     Args:
         path: The file.
         delimiter: Character between its cells; "" for a workbook.
-        numbers: Line, text and unit of each number; the unit is in metres, or 0 for other numbers
-            than lengths.
+        numbers: Line, text and unit of each number; the unit is in metres, or 0 for numbers that
+            are not lengths.
 
     Raises:
         OrderError: Points may separate thousands, because no other number shows that they are

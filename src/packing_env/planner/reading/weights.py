@@ -47,7 +47,7 @@ def weight_unit(name: str, word: str) -> str:
     """Return the unit of weight that a word names.
 
     Raises:
-        ParameterError: It is unknown, or is a ton, which may be 1000 kg or 2000 lb.
+        ParameterError: The unit is unknown, or is a ton, which may be 1000 kg or 2000 lb.
     """
     unit = _UNITS.get(_unit_word(word))
     if unit is not None:
