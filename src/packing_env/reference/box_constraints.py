@@ -31,7 +31,10 @@ def lifo(case: BoxCase) -> str:
     for i in sorted(blocked):
         group = load.items[i].handling.group
         if group < own:
-            return f"its group {own} is in the way of item {i} of group {group}, unloaded before it"
+            return (
+                f"it is of group {own} and in the way of item {i} of group {group}, which is "
+                "unloaded first"
+            )
 
     # 2. Larger groups: they are in its way out, or rest on it. If a larger group rests on a
     #    smaller one through the item, one of the two already breaks the rule with the item.
@@ -41,7 +44,10 @@ def lifo(case: BoxCase) -> str:
     for i in sorted(blocking):
         group = load.items[i].handling.group
         if group > own:
-            return f"item {i} of group {group} is in its way, but its group {own} is unloaded first"
+            return (
+                f"item {i} of group {group} is in its way, but it is of group {own}, which is "
+                "unloaded first"
+            )
     return ""
 
 
@@ -53,7 +59,7 @@ def _ways(boxes: np.ndarray, door: str) -> np.ndarray:
 
 
 def _overlap(boxes: np.ndarray, box: Box) -> set[int]:
-    """Return which boxes ``[6, N]`` share a volume with one."""
+    """Return which boxes ``[6, N]`` share a volume with a box."""
     corner = np.array(box, np.int64)[:, None]
     shares = ((boxes[:3] < corner[3:]) & (corner[:3] < boxes[3:])).all(0)
     return {*np.nonzero(shares)[0].tolist()}

@@ -98,9 +98,10 @@ def way(box: Box, door: str, container: tuple[int, int, int]) -> Box:
 class Rules(Constraints):
     """The constraints of an order of boxes, with lengths in units.
 
-    Distances are whole, because distances between boxes are whole: a distance of 2.5 units is kept
-    iff 3 units are kept. The clearance applies between boxes whose height ranges overlap. With a
-    door, ``lifo`` means that items of a smaller group can leave through it past all larger groups.
+    Least distances are rounded up to whole units. Distances between boxes are whole, so 2.5 units
+    are kept iff 3 units are kept. The clearance applies between boxes whose height ranges overlap.
+    With a door, ``lifo`` means that items of a smaller group can leave through the door past all
+    larger groups.
 
     Attributes:
         occupied: The pre-placed boxes, rounded outwards to whole units.

@@ -284,8 +284,9 @@ def shares(below: list[Contact], centre: np.ndarray) -> list[tuple[float, np.nda
     - Three or more contacts take the least squares solution of these equations: the shares sum to
       1; and for each pair ``i < j`` with the vector ``t`` from ``c_j`` to ``c_i``, ``share_i =
       share_j |(com - c_j) . t| / ((com - c_i) . t)``, unless the divisor is 0. The sign is the same
-      as in their program. Between the two centres the divisor is negative, so the equations ask for
-      shares of opposite signs. The shares then sum to less than 1, and some are negative.
+      as in their program. If ``com`` is between the two centres, the divisor is negative, so the
+      equations ask for shares of opposite signs. The shares then sum to less than 1, and some are
+      negative.
     """
     directly = [i for i, contact in enumerate(below) if _is_over(contact, centre)]
     if len(below) == 1:

@@ -46,7 +46,7 @@ MAX_CELLS = 1 << 26
 MAX_STEPS = 2.0**31
 """Pitches; larger lengths and distances are rejected."""
 OF_BOXES = ("layers", "on_like", "like", "together")
-"""Attributes of items that hold only in geometry boxes."""
+"""Attributes of items that only geometry boxes supports."""
 MAX_LENGTH = 1e9
 """Metres; heights are float32, and a longer container is refused."""
 
@@ -172,7 +172,7 @@ def _of_other_geometries(plan: PlanClaim) -> Iterator[Violation]:
         if (plan.geometry == "maps" and value != of_boxes.get(name, value)) or (
             plan.geometry == "solids" and not of_nests
         ):
-            yield _wrong(name, f"{value}", f"geometry {plan.geometry!r}, which has none")
+            yield _wrong(name, f"{value}", f"geometry {plan.geometry!r}, which does not support it")
 
     # 2. Attributes that only items of boxes, settled items or items of nests have.
     for item in plan.items:
@@ -185,7 +185,7 @@ def _of_other_geometries(plan: PlanClaim) -> Iterator[Violation]:
             claims["leaves"] = item.leaves
         for name, claim in claims.items():
             if claim is not None and claim is not False:
-                found = f"geometry {plan.geometry!r}, where it does not hold"
+                found = f"geometry {plan.geometry!r}, which does not support it"
                 yield item.wrong(name, f"{claim}", found)
 
 

@@ -74,7 +74,7 @@ class ItemClaim:
 
     @property
     def label(self) -> str:
-        """Its number and name, as messages have them."""
+        """Its number and its name, for messages."""
         return f"item {self.order if self.number is None else self.number} ({self.name})"
 
     def on_grid(self) -> ItemClaim:
@@ -172,7 +172,7 @@ class PlanClaim:
 
     @property
     def floor(self) -> tuple[float, float]:
-        """Cells along X and Y: whole numbers up to the margin of a cell; fractions otherwise."""
+        """Cells along X and Y; rounded to whole numbers if they differ by less than the margin."""
         x, y, _ = (length / self.cell for length in self.container)
         return (
             round(x) if abs(x - round(x)) <= MARGIN else x,

@@ -252,7 +252,7 @@ def fragile(case: Case) -> str:
             return f"it rests on item {i}, which is fragile"
     for i in sorted(case.carried):
         if case.handling.fragile and not load.items[i].handling.fragile:
-            return f"item {i} rests on it, and it is fragile"
+            return f"it is fragile, and item {i} rests on it"
     return ""
 
 
@@ -284,7 +284,7 @@ FACES = {
 
 
 def up_face(rotation: np.ndarray) -> str | None:
-    """Return the face that a rotation ``[3, 3]`` turns up, to 1e-6; None if no face is up."""
+    """Return the face that a rotation ``[3, 3]`` turns up (within 1e-6); None if no face is up."""
     for name, direction in FACES.items():
         if float((rotation @ np.array(direction))[2]) >= 1.0 - 1e-6:
             return name

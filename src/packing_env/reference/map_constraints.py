@@ -168,8 +168,8 @@ def lifo(case: MapCase) -> str:
         group = case.load.items[i].handling.group
         if group < case.handling.group:
             return (
-                f"its group {case.handling.group} is above item {i} of group {group}, which is "
-                "unloaded before it"
+                f"it is of group {case.handling.group} and above item {i} of group {group}, which "
+                "is unloaded first"
             )
     return ""
 

@@ -77,7 +77,7 @@ def lid_tolerance(height: float) -> float:
 
 
 def lid(height: float) -> np.float32:
-    """Return the highest legal ``float32(z + peak)`` in a container of a height, metres."""
+    """Return the highest legal ``float32(z + peak)`` in a container of this height, in metres."""
     return FLOAT(height + lid_tolerance(height))
 
 

@@ -1,8 +1,8 @@
 """Exact checks of a nest: parts in free poses, apart as solids, each with a straight way out.
 
 Nothing in a nest stands on anything, as in the powder of a printer. Items are compared in their
-order; the plan's order reversed takes them out again. The clearance to walls applies to all six.
-Pre-placed boxes stay empty, with the clearance around them; they are in no item's way out.
+order, and taken out in the reverse order. The clearance to walls applies to all six walls.
+Pre-placed boxes stay empty, with the clearance around them; they block no item's way out.
 
 Lengths that a plan claims hold up to :data:`TOLERANCE`. Two items whose overlap along a way out is
 smaller than :data:`PASS`, sideways or in depth, pass each other.

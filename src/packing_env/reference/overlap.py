@@ -77,7 +77,7 @@ def _heights(triangles: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def _spread(points: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Return the widths ``[P]`` of points ``[P, K, 2]`` across the line of the farthest two."""
+    """Return the widths ``[P]`` of points ``[P, K, 2]``, across the line of the farthest two."""
     first = np.argmax(there, 1)[:, None, None]
     away = np.where(there[..., None], points - np.take_along_axis(points, first, 1), 0.0)
     distance = np.hypot(away[..., 0], away[..., 1])

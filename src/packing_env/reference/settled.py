@@ -20,7 +20,7 @@ from packing_env.reference.surfaces import ALL_THE_WAY, Surface, pairs, to_trian
 TOUCH = 1e-4
 """Metres; part of the definition of a contact."""
 DEPTH = 1e-6
-"""Metres; settled solids may be inside of each other, or apart, by at most this."""
+"""Metres; settled solids may be inside each other, or apart, by at most this."""
 STRIP = 4e-6
 """Share of a cell."""
 

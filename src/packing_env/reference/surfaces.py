@@ -14,7 +14,7 @@ _BLOCK = 32
 _PAIRS = 1 << 15
 """Pairs of triangles that are compared at a time."""
 _FAR = 1e300
-"""Bounds of the places of a block that hold no triangle."""
+"""Bounds of unused places of a block."""
 ALL_THE_WAY = 1e12
 """Metres; farther than anything in a plan."""
 
@@ -75,7 +75,7 @@ def _z_order(points: np.ndarray) -> np.ndarray:
 def pairs(
     one: Surface, two: Surface, below: np.ndarray, above: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield numbers ``[P]`` of triangles of both surfaces whose bounds meet.
+    """Yield the indices ``[P]`` of triangles of both surfaces whose bounds meet.
 
     Args:
         one: The first surface. The bounds of its triangles are enlarged.
