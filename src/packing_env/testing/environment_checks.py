@@ -22,8 +22,8 @@ def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
     reference does not implement a stability rule or a reward term, the comparisons that need it are
     skipped. An action mode that lists no placements (``ActionMode.lists``) must be able to express
     every legal placement. The environment is reset at the start; at the end it is in the middle of
-    an episode. The reference program consists of plain loops: a step of a row of ``irregular``
-    takes it a second on average.
+    an episode. The reference program consists of plain loops: it takes a second on average for a
+    step of one row of ``irregular``.
 
     Raises:
         CheckError: A check failed; the message names the row, the step and the difference.

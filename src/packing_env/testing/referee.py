@@ -76,8 +76,8 @@ class Referee:
     """The reference program, run in step with an environment, row by row, and compared with it.
 
     Heights, rest heights, masks, lists of boxes and spaces, and the done flags must agree bit for
-    bit; rewards and metrics must agree to 1e-6. A mode that lists placements may list any of them.
-    But they must be legal and distinct, and at the front of the list. Call :meth:`begin` for rows
+    bit; rewards and metrics must agree to 1e-6. In a mode that lists placements, the listed
+    placements must be legal and distinct, and at the front of the list. Call :meth:`begin` for rows
     that were reset, and :meth:`step` after each ``env.step``.
 
     Args:
@@ -189,11 +189,13 @@ class Referee:
         return f"row {row}, step {self.episodes[row].steps} of its episode"
 
     def _expect(self, row: int, name: str, expected: object, found: object) -> None:
-        require(expected == found, f"{self._where(row)}: {name}: {expected} != {found} (env)")
+        message = f"{name} is {expected} in the reference, {found} in the environment"
+        require(expected == found, f"{self._where(row)}: {message}")
 
     def _close(self, row: int, name: str, expected: float, found: float) -> None:
         good = abs(expected - found) <= _TOLERANCE * max(1.0, abs(expected))
-        require(good, f"{self._where(row)}: {name} is {expected:.9g}, the environment's {found}")
+        message = f"{name} is {expected:.9g} in the reference, {found} in the environment"
+        require(good, f"{self._where(row)}: {message}")
 
     def _compare_row(self, row: int, observed: TensorDictBase, reward: float) -> None:
         state, episode = current_state(self.env), self.episodes[row]

@@ -116,7 +116,7 @@ def random_cuboids(
         cell: Side of a cell, metres; without ``maps``, the unit of geometry ``"boxes"``.
         container: ``(X, Y, H)``, metres.
         orientations: "yaw", "cuboid" or "none".
-        maps: Build height maps.
+        maps: Build heightmaps.
     """
     sides = np.random.default_rng(seed).integers(low, high + 1, (num_items, 3))
     sides[0] = low
