@@ -36,8 +36,8 @@ def lifo(case: BoxCase) -> str:
                 "unloaded first"
             )
 
-    # 2. Larger groups: they are in its way out, or rest on it. If a larger group rests on a
-    #    smaller one through the item, one of the two already breaks the rule with the item.
+    # 2. Larger groups: they are in its way out, or rest on it. No other pair needs a test: if the
+    #    item lies between a larger and a smaller group, it breaks the rule with one of them.
     blocking = _overlap(boxes, way(case.box, door, load.container))
     if door != "top":
         blocking |= case.above
@@ -152,7 +152,7 @@ def broken(case: BoxCase) -> dict[str, str]:
 def off_balance(load: BoxLoad) -> str:
     """Return how far the centre of mass of the finished load is off the middle, or "".
 
-    The share refers to the floor; under a load that overhangs, to the deck.
+    The distance is a share of the floor's sides or, if the load may overhang, of the deck's sides.
     """
     share = load.rules.balance
     if share is None:

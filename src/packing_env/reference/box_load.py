@@ -55,7 +55,7 @@ class Cut:
     """An edge of the container that a plane cuts off.
 
     Attributes:
-        walls: The two walls that meet at the edge: their axis, and True for the far wall.
+        walls: The two walls that meet at the edge, each as its axis and True if it is the far wall.
         lengths: Lengths that the plane cuts off along these two axes, units.
     """
 

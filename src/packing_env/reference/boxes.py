@@ -32,7 +32,7 @@ SHRINK = 0.1
 TOLERANCE = 1e-6
 """Units; a point that is closer to an outline lies on it.
 
-In least squares, a smaller product of lever arm and base counts as 0.
+In least squares, a product of lever arm and base that is smaller than this counts as 0.
 """
 MAX_SHARING = 16
 """Least squares share the load among the first 16 supports in packing order; the other supports get
@@ -78,12 +78,12 @@ class Meeting:
 
     @cached_property
     def aligned(self) -> np.ndarray:
-        """``[F + N]``: bases overlap, seen from above, with positive area."""
+        """``[F + N]``: True for the boxes whose area, seen from above, overlaps that of the box."""
         return np.asarray((self.shared[0] > 0) & (self.shared[1] > 0))
 
     @property
     def overlapping(self) -> np.ndarray:
-        """``[F + N]``: the boxes share a volume."""
+        """``[F + N]``: True for the boxes that share a volume with the box."""
         return np.asarray((self.shared > 0).all(0))
 
     @cached_property
@@ -98,7 +98,7 @@ class Meeting:
 
     @property
     def drop_height(self) -> int:
-        """Height at which the box comes to rest when it is put down from above; -1: it falls."""
+        """Height at which the box comes to rest when put down from above; -1 if it falls."""
         return int(self.others[5, self.aligned].max(initial=0 if self.floor else -1))
 
     @cached_property

@@ -22,8 +22,9 @@ class _Placed:
     Attributes:
         item: Its claims.
         columns: Its lowest and highest points over each cell, metres above the container's floor.
-        bottom: ``[U, V]`` float32 bottom map, metres above its own lowest point. It is lower than
-            the solid by the height of a tip that lies on a grid line and so in no cell.
+        bottom: ``[U, V]`` float32 bottom map, metres above its own lowest point. If a tip of the
+            solid lies on a grid line, and therefore in no cell, the map is lower than the solid by
+            the height of this tip.
         solids: The item for the episode, with its centre of mass rounded to 1/64 cell from the
             window's corner; one item per way of rounding if a coordinate is on a tie.
         low: ``[3]`` lower corner of its bounding box, metres.

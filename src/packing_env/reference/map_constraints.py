@@ -145,10 +145,10 @@ def level_of(height: float, cell: float) -> float:
 
 
 def starts_of_stacks(boxes: Sequence[tuple[float, ...]], cell: float) -> list[float]:
-    """Return the fractions of a cell at which stacks of whole-cell cuboids may start.
+    """Return the heights, modulo the cell, at which stacks of whole-cell cuboids may start.
 
-    These are 0 for the floor and, for each pre-placed box, the height of its top minus whole cells.
-    Heights that differ by less than 1e-6 of a cell count as equal.
+    They are 0 for the floor, and the height of each pre-placed box's top modulo the cell. Heights
+    that differ by less than 1e-6 of a cell count as equal.
     """
     starts = [0.0]
     for box in boxes:

@@ -4,8 +4,8 @@ Nothing in a nest stands on anything, as in the powder of a printer. Items are c
 order, and taken out in the reverse order. The clearance to walls applies to all six walls.
 Pre-placed boxes stay empty, with the clearance around them; they block no item's way out.
 
-Lengths that a plan claims hold up to :data:`TOLERANCE`. Two items whose overlap along a way out is
-smaller than :data:`PASS`, sideways or in depth, pass each other.
+Lengths that a plan claims may be wrong by :data:`TOLERANCE`. Two items whose overlap along a way
+out is smaller than :data:`PASS`, sideways or in depth, pass each other.
 """
 
 from __future__ import annotations

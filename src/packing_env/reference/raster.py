@@ -138,9 +138,9 @@ def _clip(
 def _walls_on_grid_lines(triangles: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Move the triangles that lie on a grid line to the middle of the cell behind them.
 
-    Within the margin of the line they would count for no cell. A triangle is such a wall if its
-    normal is within 60 degrees of the axis, or if it is within the margin of a line along both
-    axes.
+    Otherwise, triangles within the margin of the line would count for no cell. A triangle is such a
+    wall if its normal is within 60 degrees of the axis, or if it is within the margin of a line
+    along both axes.
     """
     low, high = triangles[..., :2].min(1), triangles[..., :2].max(1)
     line = np.round((low + high) / 2.0)

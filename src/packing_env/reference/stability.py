@@ -202,7 +202,7 @@ def area_corners(touch: Touch) -> bool:
 
 
 def area_corners_code(touch: Touch) -> bool:
-    """Test the area and corners rule in the form in which its authors' program computes it.
+    """Test the rule of :func:`area_corners` as its authors' program computes it.
 
     First, three or four corners must be level with the highest corner. Then more than 95 % of the
     footprint must be supported. If those corners are supported, more than 85 % (three corners) or

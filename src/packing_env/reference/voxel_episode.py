@@ -96,7 +96,7 @@ class VoxelEpisode(Episode):
     def closest(self, num_orientations: int, count: int) -> list[Place]:
         """List the best placements of each item in each orientation, the best of all first.
 
-        The order is by layer, then by largest contact, then that of the lattice.
+        Placements are sorted by layer, then by contact (largest first), then as in the lattice.
         """
         ranked: dict[Place, list[tuple[int, int, int, Place]]] = {}
         for order, place in enumerate(self.lattice(num_orientations)):
