@@ -107,7 +107,7 @@ class Packing:
 
     Attributes:
         container: ``(X, Y, H)`` metres.
-        cell: Side of a heightmap cell, metres; of a voxel in geometry ``"solids"``.
+        cell: Side of a heightmap cell (in geometry ``"solids"``: of a voxel), metres.
         stability: The stability rule that every placement satisfied.
         contact_tol: Largest distance at which a cell supports, metres.
         items: Packed items in the order of packing.

@@ -1,4 +1,4 @@
-"""The solids of a plan: those of its items, read from their sources, and the edges cut off."""
+"""The solids of a plan: its items, read from their sources, and the edges that are cut off."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ _LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
 class Places:
     """Places for one more box in loads of a problem.
 
-    A load is an array ``[N, 4]`` in the order of packing. A row holds the index of the box, with
-    its orientation, in :attr:`kinds` and :attr:`orientations`, and its lower corner.
+    A load is an array ``[N, 4]`` in the order of packing. A row holds an index into :attr:`kinds`
+    and :attr:`orientations`, and the lower corner of a box.
 
     Attributes:
-        kinds: The kind of each box in each of its orientations, ``[S]``.
-        orientations: The index of this orientation among those of the kind, ``[S]``.
+        kinds: ``[S]`` kind of box; there is an entry for each orientation of each kind.
+        orientations: ``[S]`` index of the orientation among those of the kind.
         is_complete: False once a search for a place was given up.
 
     Args:

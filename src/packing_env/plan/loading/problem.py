@@ -358,7 +358,7 @@ def _sides(sides: Sequence[int], more: Sequence[int]) -> Sides:
 
 @cache
 def _spread(most: int, number: int) -> list[int]:
-    """Return at most ``number`` whole numbers from 1 to ``most``, denser among small numbers."""
+    """Return at most ``number`` whole numbers from 1 to ``most``; small numbers lie closer."""
     if most <= number:
         return list(range(1, most + 1))
     numbers: list[int] = np.unique(np.geomspace(1, most, number).round().astype(np.int64)).tolist()

@@ -130,7 +130,7 @@ def _far_corners(problem: Problem, door: int) -> int:
 
 
 def _order(problem: Problem) -> np.ndarray:
-    """Return the ranks of the kinds by each rule: smaller ranks come in first and go out last."""
+    """Return the ranks of the kinds by each rule: boxes of smaller rank come in first."""
     rows = []
     if problem.rules.fragile == "last":
         rows.append([int(kind.fragile) for kind in problem.kinds])
@@ -177,8 +177,8 @@ def _is_carried(rules: Rules) -> np.ndarray:
 def join_limits(problem: Problem, rules: Rules, fill: float) -> Iterator[tuple[float, JoinLimits]]:
     """Yield shares of the room for joined blocks, and the limits of these blocks.
 
-    Behind a door at the rear or the side, boxes of equal rank are joined first: they come in
-    together, as in a wall of boxes with boxes on top that bear nothing.
+    With a door at the rear or the side, boxes of equal rank are joined first, because they come in
+    together: for example a wall of boxes, and on top of it boxes that bear nothing.
     """
     heaviest = np.iinfo(np.int64).max
     bears = rules.max_load if rules.loads else np.full_like(rules.max_load, heaviest)
@@ -199,8 +199,9 @@ def join_limits(problem: Problem, rules: Rules, fill: float) -> Iterator[tuple[f
 def initial_spaces(problem: Problem, sides: np.ndarray) -> list[Cuboid]:
     """Return the initial spaces of an empty container.
 
-    A pallet has several: over the deck alone, beyond its edges along one axis or both, and over the
-    middle. Among loads of equal volume the first is kept, so the deck alone comes first.
+    A pallet has several initial spaces: over the deck alone, beyond the deck's edges along one axis
+    or both, and over the middle. Among loads of equal volume the first is kept, so the space over
+    the deck alone comes first.
 
     Args:
         problem: The boxes.
@@ -217,7 +218,8 @@ def _spans(problem: Problem, sides: np.ndarray, axis: int) -> list[tuple[int, in
     the deck, as in a centred row of equal boxes that is a little longer than the deck.
     """
     length, low, high = problem.container[axis], problem.floor[axis], problem.floor[2 + axis]
-    # A box at a corner reaches over two edges, so each of them may take up the margin of support.
+    # If a share of the base must be supported, even a short overhang may be too long for a box: at
+    # a corner of the deck, the box reaches over two edges.
     share = 1.0 if problem.rules.support else 0.5
     rows = {
         ((high - low) // side + 1) * side
@@ -298,8 +300,8 @@ def fragile_last(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: R
 def _slide(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:
     """Return how far to move a load along x and y, so that it is balanced if it has to be.
 
-    A load that fits on the deck is moved onto it, unless it is balanced only farther out. No edge
-    of the load is moved off the deck, so every box keeps its support.
+    A load that fits on the deck is moved onto it, unless only a place farther out is balanced. No
+    edge of the load is moved off the deck, so every box keeps its support.
     """
     sides = rules.sides[load[:, 0], :2] - rules.gap
     weight = rules.weight[kinds[load[:, 0]]].astype(np.float64)
