@@ -153,13 +153,13 @@ def complete_kits(order: Sequence[Part], plan: Plan) -> dict[str, tuple[int, int
 
 
 def _copy(part: Part) -> int | None:
-    """Return the number of the copy to which a part with a label of its own belongs."""
+    """Return the number of the copy that the label of a part states; None without a label."""
     label = part.handling.get("together") if part.kit else None
     return None if label is None else int(label.rpartition(COPY)[2])
 
 
 def whole_kits(order: Sequence[Part], plan: Plan, run: Run, seconds: float) -> list[int] | None:
-    """Return how many of each part complete as many kits as possible: kit 1, then kit 2, ...
+    """Return the quantities that complete as many kits as possible: kit 1, then kit 2, ...
 
     Bisection finds the largest number of kits that fit together with all parts that belong to no
     kit.

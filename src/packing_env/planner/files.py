@@ -20,7 +20,7 @@ from packing_env.render import image, save_glb, save_html, save_pdf, save_png, s
 from packing_env.render.solids import placed_solid
 
 _ROW = 4
-"""Containers in a row of the picture, and how many are drawn in full size."""
+"""Number of containers in a row of the picture; up to this many are drawn in full size."""
 _SMALLEST = 240
 """Smallest width of a container in the picture, pixels."""
 

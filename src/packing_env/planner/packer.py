@@ -49,13 +49,13 @@ _LOGGER = logging.getLogger("packing_env.planner")
 TOO_SMALL = "too small for a solid; check its unit"
 """Reason of parts that are too small for a solid."""
 _LEAST_SECONDS = 5.0
-"""Seconds for the last parts and the reasons, however short the search is."""
+"""Least number of seconds for the last parts and for the reasons, even after a short search."""
 _TRIAL = 0.3
 """Share of a container's time in which its size is chosen."""
 STANDS = "stands"
 """The stability of :func:`pack` that gives each part the strictest rule that it can satisfy."""
 _TOLERANCE = 0.4
-"""Widest gap below a part that still counts as contact with ``stands``, in cells."""
+"""With ``stands``: widest gap below a part that still counts as contact, in cells."""
 
 
 def pack(
@@ -287,7 +287,7 @@ class _Packer:
         self.tried, self._taken, self._stopped = 0, 0.0, False
 
     def pack(self, limit: int, seconds: float) -> Plan:
-        """Fill containers until all is packed, nothing more fits, or there are enough of them."""
+        """Fill containers until all parts are packed, no part fits, or the limit is reached."""
         try:
             self._fill(limit, seconds)
         except KeyboardInterrupt:  # during a first construction, or after a search

@@ -53,7 +53,7 @@ class OutOfTimeError(Exception):
 
 
 def without(rules: Constraints, lifted: Sequence[str]) -> Constraints:
-    """Return constraints without some of them."""
+    """Return constraints without the lifted ones."""
     free = Constraints()
     changes = {name: getattr(free, name) for name in lifted if name in CAUSES}
     if "wall_clearance" in lifted:

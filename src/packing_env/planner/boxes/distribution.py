@@ -23,7 +23,7 @@ _LONG = 0.2
 _WORSE = 1.5
 """Factor by which more may be left over for a while, so that the search leaves dead ends."""
 _WITHOUT = 0.3
-"""Share of the sets of boxes that stay together; these sets are not offered to a container."""
+"""Share of the sets (of boxes that stay together) that is not offered to a container."""
 _LONGEST = 1.0
 """Largest number of seconds for a container that is filled again."""
 
@@ -38,8 +38,8 @@ class Distribution:
 
     Args:
         loads: Fills a container.
-        filled: Containers to begin with; they take the places of their type in ``sizes``. By
-            default all containers are empty.
+        filled: Containers that are filled already; each stands for a container of its type in
+            ``sizes``. All other containers are empty.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Distribution:
         return filled, left
 
     def _share(self, containers: Sequence[int], by_weight: bool) -> float:
-        """Return the first container's share of the volume of all, or of their weight limits."""
+        """Return the first container's share of the total volume, or of the total weight limit."""
         sizes = [self.sizes[container] for container in containers]
         limits = [self._order.rooms[size].rules.weight_limit for size in sizes]
         amounts = [float(self._loads.sets.capacity[size]) for size in sizes]

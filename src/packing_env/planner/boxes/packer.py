@@ -57,7 +57,7 @@ class BoxPacker(BoxLoads):
         return [part.quantity - n for part, n in zip(self.order.parts, packed, strict=True)]
 
     def pack(self, seconds: float) -> None:
-        """Find containers for as much of the order as the search can.
+        """Pack as much of the order as the search can.
 
         Args:
             seconds: Time of the search; the first load of each container is always completed.
@@ -109,7 +109,7 @@ class BoxPacker(BoxLoads):
         self._fill_all(time.monotonic())
 
     def _add_more(self) -> None:
-        """Add single boxes and sets that have a place, until none has: a box may carry others."""
+        """Add single boxes and sets until none has a place; an added box may carry others."""
         labelled = {kind for kinds in self.order.sets for kind in kinds}
         before: list[int] = []
         while before != self.left:

@@ -123,7 +123,7 @@ class _BoxLoad(Load):
         if self._volume(self._load(self._packer.left, names)) <= self._volume(self._packed):
             return False
         # 2. Lift the given constraints: the container must take more volume and more boxes of this
-        # kind, also more of them than in a second search under all constraints.
+        # kind, compared with its present load and with a second search under all constraints.
         more = [n if kind == part else 0 for kind, n in enumerate(self._packer.left)]
         loaded = self._load(more, lifted)
         gains = loaded[part] > self._packed[part]

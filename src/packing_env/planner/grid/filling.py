@@ -154,7 +154,7 @@ class Filling:
 
 
 def _placement(state: State, order: int) -> Placement:
-    """Return the placement of a packed item, as that of the first item of the queue."""
+    """Return the placement of a packed item, with the item as the first one of the queue."""
     first, orientation, x, y = state["placement"][:, order].unbind(1)
     first = torch.zeros_like(first)
     return Placement(first, orientation, x, y, first == 0)

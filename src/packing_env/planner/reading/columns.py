@@ -25,7 +25,7 @@ WEIGHTS = ("weight", "max_load", "weight_limit")
 LEFT_OUT = "-"
 """Key of a column that the user leaves out."""
 OF_PALLETS = ("deck", "overhang")
-"""Lengths of containers, as texts; the header of their columns may state the unit of the sides."""
+"""Keys of a container's lengths that are read as texts; their titles may also state the unit."""
 _AXES = (
     ("x", "y", "z"), ("length", "width", "height"), ("width", "depth", "height"),
     ("length", "depth", "height"), ("length", "width", "depth"),
@@ -34,7 +34,7 @@ _AXES = (
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
 _WITH_UNITS = (*_MEASURES, "sides", *WEIGHTS)
 _WEIGHT_NAMES = ("lbs", "kgs", "grams")
-"""Units that are names of a column of weights; pounds may be a price."""
+"""Units that alone name a column of weights; not pounds, which may be a price."""
 _UNCLEAR = ("in", "to", "t", "g", "m")
 """Units that may be words at the end of a title, as in ``stack up to``."""
 _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")

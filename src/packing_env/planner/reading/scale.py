@@ -16,7 +16,7 @@ _LOGGER = logging.getLogger("packing_env.planner")
 _TOO_LONG = 8
 """Factor between the longest sides of parts and container that suggests a mistake in units."""
 _LITTLE = Fraction(1, 100)
-"""Share of the container; an order below it may be in a larger unit."""
+"""Share of the container; an order that takes less may be in a larger unit."""
 
 
 class Size(NamedTuple):

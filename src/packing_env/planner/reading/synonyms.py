@@ -1,7 +1,7 @@
 """Names of columns and words of cells, in English and in other languages of the trade.
 
 Names are compared in the form of :func:`plain`: without capitals, accents and separators. Letters
-that are not an accented form (ß, ø) stay; ł becomes l.
+such as ß and ø are kept; ł becomes l.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ _SAVE = "save it as CSV UTF-8"
 _DECIMAL = re.compile(r"[+-]?(?:\d+([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+|\d{4,}([.,])\d+)")
 _GROUP = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")
 _LONGEST, _LONGEST_OF_SMALL = 20, 100
-"""Metres. If a length would be longer than this with a mark of thousands, its mark is decimal. The
-second number holds for units up to a centimetre: a bar may have 24,000 mm."""
+"""Metres. If a length would be longer than this, read with a separator of thousands, its mark is
+decimal. The second number holds for units up to a centimetre: a bar may have 24,000 mm."""
 _SIGNIFICANT = 15
 """Significant digits of a spreadsheet; further digits are rounding errors of its arithmetic."""
 
