@@ -27,7 +27,7 @@ _SYSTEM = ("thumbs.db", "desktop.ini")
 """Files that Windows creates in folders."""
 POSITIONS = "positions.csv"
 OUTPUT = re.compile(r"plan(-\d+)?\.json|packed(-\d+)?\.stl|packed\.(png|html|glb)|load\.pdf")
-"""Files that the planner writes, and the table that is always among them."""
+"""Names of files that the planner writes; every plan also has :data:`POSITIONS`."""
 _REMEDIES = {
     CAD: CONVERT,
     (

@@ -166,7 +166,7 @@ class _Posed:
         """Cut out the maps of orientation k, which start at the lowest point of the solid.
 
         A steep tip on a grid line is a little lower than its clipped faces. The bottom map is
-        lowered by this, so that an item on the floor is not below it.
+        lowered by this difference; otherwise an item could rest below the floor.
         """
         width, depth = self.size[k].tolist()
         here = slice(int(self.start[k]), int(self.start[k]) + width * depth)

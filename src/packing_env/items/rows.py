@@ -121,7 +121,7 @@ def mesh_row(
     *,
     voxels: bool = False,
 ) -> Row:
-    """Make the row of a mesh at one scale; with `voxels`, its maps are those of its voxels."""
+    """Make the row of a mesh at one scale; with `voxels`, compute its maps from its voxels."""
     solid = mesh.scaled(scale)
     fitting = _fitting_voxels if voxels else _fitting_maps
     maps = fitting(solid, grid, rotations, memory)

@@ -282,7 +282,7 @@ class Level:
             rows += 1
         sizes = np.array(self.size[:rows]).reshape(-1, 3)
         none = np.zeros((0, 0), np.int64), np.zeros(0, np.uint8), 1.0
-        if not rows or rows * sizes.prod(1).sum() > TABULATED:  # all tables hold more than this
+        if not rows or rows * sizes.prod(1).sum() > TABULATED:  # a lower bound of the tables' size
             return none
         shapes = sizes[:, None] + sizes - 1
         ends = shapes.prod(2).cumsum()
@@ -347,8 +347,8 @@ class Sketch:
     Attributes:
         level: The coarse level; its rows are those of the fine one.
         factor: Fine voxels along the side of a coarse one.
-        corners: ``[rows, 3]`` int64, the corner of each row's coarse voxels, counted in coarse
-            voxels from the corner of its fine ones.
+        corners: ``[rows, 3]`` int64 offset of each row's coarse voxels from its fine voxels: from
+            lower corner to lower corner, in coarse voxels.
         coarser: A sketch in still coarser voxels, or None.
     """
 

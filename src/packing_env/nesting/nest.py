@@ -260,7 +260,7 @@ class _Nester:
         packings: list[Packing] = []
         while any(self._open()) and len(packings) < settings.limit and not self.interrupted:
             spare = max(0.0, start + seconds - time.perf_counter())
-            if packings and not spare:  # another container takes the time of its first part
+            if packings and not spare:  # placing the first part in another container takes time
                 self.out_of_time = True
                 break
             search = self._search(spare / (settings.limit - len(packings)), settings)

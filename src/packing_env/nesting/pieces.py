@@ -61,7 +61,7 @@ def to_pieces(nest: Nest) -> list[Piece]:
 
 
 def leaving(level: Level, pieces: Sequence[Piece]) -> list[Leaving]:
-    """Return the pieces with their ways out, the last one leaving first.
+    """Return the pieces with their ways out; the last piece leaves first.
 
     They are taken out one after the other, each along an axis without obstacles. Interlocked pieces
     come first.

@@ -111,7 +111,7 @@ class NestSearch:
 
     @property
     def height(self) -> int:
-        """Voxels from the floor to the highest one."""
+        """Height of the nest above the floor, in voxels."""
         return max((self._top(piece) for piece in self.pieces), default=0)
 
     def _top(self, piece: Piece) -> int:
