@@ -196,10 +196,10 @@ class Constraints:
         return (self.clearance or 0.0, self.walls, *(self.overhang or ()), *boxes, *cuts)
 
     def starts_of_stacks(self, cell: float) -> tuple[float, ...]:
-        """Return the fractions of a cell, in metres, at which stacks of whole-cell cuboids start.
+        """Return the heights, modulo the cell, at which stacks of whole-cell cuboids may start.
 
-        They are 0 for the floor and, for each pre-placed box, the height of its top minus whole
-        cells. Heights within :data:`CELL_MARGIN` are merged.
+        They are in metres: 0 for the floor, and the height of each pre-placed box's top modulo the
+        cell. Heights within :data:`CELL_MARGIN` are merged.
         """
         starts = [0.0]
         for box in self.preplaced:

@@ -15,7 +15,7 @@ from packing_env.types import ParameterError, whole_cells
 SHARE = 0.9
 """Share of the free memory that one object may use."""
 TRIFLE = 2**26
-"""Number of bytes that is never refused, because the free memory is known only roughly."""
+"""Objects of at most this many bytes are never refused: free memory is known only roughly."""
 MAX_CELLS = 2**22
 """Largest number of cells of a heightmap: 2048 x 2048."""
 

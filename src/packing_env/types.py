@@ -118,9 +118,9 @@ class PackingParams:
         stability: Rule that a legal placement must satisfy.
         stability_metric: Rule by which the metric S is computed.
         surest: Preferred stability rules, from the least strict to the strictest. For each item,
-            take the strictest of these rules that any legal placement satisfies. Only the
-            placements that satisfy this rule stay legal. If no placement satisfies any of the
-            rules, all stay legal. Geometry ``"maps"`` only.
+            the strictest rule that at least one legal placement satisfies is applied: only the
+            placements that satisfy it stay legal. If no placement satisfies any of these rules, all
+            stay legal. Geometry ``"maps"`` only.
         contact_tol: Largest distance at which a cell supports an item; ``None`` means one cell.
         action_mode: Name of an action mode (:mod:`packing_env.core.actions`).
         geometry: ``"maps"``: items are heightmaps on the container's cells. ``"boxes"``: items are
@@ -300,7 +300,7 @@ class PackingParams:
 
     @property
     def starts_of_stacks(self) -> tuple[float, ...]:
-        """Fractions of a cell, in metres, at which stacks of whole-cell cuboids start."""
+        """Heights, modulo the cell, at which stacks of whole-cell cuboids may start; metres."""
         return self.constraints.starts_of_stacks(self.cell)
 
     @property

@@ -34,8 +34,8 @@ class Afterstates(TensorDictModuleBase):
 
     - Cuboids of whole cells: the candidates are all legal placements. Placements that touch
       something in both x and y come first; within each group, low ones come first.
-    - Other items: the candidates are legal placements that are blocked in both x and y (one lattice
-      point further on one side, the item would rest higher or be illegal). The choice of the
+    - Other items: the candidates are legal placements that are blocked in both x and y (moved by
+      one lattice point to one side, the item would rest higher or be illegal). The choice of the
       heuristic ``deepest_bottom_left`` comes first, then placements that leave little space below
       the item, have a low top and lie near walls. Only the first ``max_items`` visible items with
       a legal placement are proposed.
@@ -57,7 +57,7 @@ class Afterstates(TensorDictModuleBase):
     Args:
         env: The environment; its task and items are kept.
         num_candidates: ``K`` in mode ``"placement"``; None means 48 per visible item for cuboids,
-            and 64 for other items; no more than four visible items count.
+            and 64 for other items; at most four visible items count.
         max_items: Number of proposed items in mode ``"placement"``; None means all visible items
             for cuboids, and four for other items.
 

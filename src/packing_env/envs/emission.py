@@ -67,7 +67,7 @@ class Emission:
         if torch.compiler.is_compiling():
             return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
         packed = TensorDict._new_unsafe(entries, self.batch_size, nested=False)
-        packed._device = self.device  # an argument of the constructor would be looked up again
+        packed._device = self.device  # the constructor would look the device up again
         return packed
 
     def following(self, tensordict: TensorDictBase, root: TensorDict) -> TensorDictBase | None:

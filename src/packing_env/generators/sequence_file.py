@@ -34,7 +34,7 @@ class SequenceError(GeneratorError):
 
 
 def file_name(path: Any, name: str) -> str | Path:
-    """Return the name of a file."""
+    """Return ``path``; raise unless it can name a file."""
     if not isinstance(path, (str, Path)) or not str(path):
         raise ParameterError(f"{name}={path!r} must name a file")
     return path
