@@ -135,7 +135,7 @@ class _BoxLoad(Load):
         return self._order.volume([loaded[each] for each in range(len(self._order.parts))])
 
     def _load(self, more: Sequence[int], lifted: Sequence[str]) -> Counter[int]:
-        """Return how many boxes of each kind are loaded, of those in the container and more."""
+        """Load the container's boxes and more; return how many of each kind are loaded."""
         key = tuple(more), tuple(lifted)
         if key not in self._loaded:
             self._causes.check_time()
