@@ -189,12 +189,12 @@ class Referee:
         return f"row {row}, step {self.episodes[row].steps} of its episode"
 
     def _expect(self, row: int, name: str, expected: object, found: object) -> None:
-        message = f"{name} is {expected} in the reference, {found} in the environment"
+        message = f"{name}: {expected} in the reference, {found} in the environment"
         require(expected == found, f"{self._where(row)}: {message}")
 
     def _close(self, row: int, name: str, expected: float, found: float) -> None:
         good = abs(expected - found) <= _TOLERANCE * max(1.0, abs(expected))
-        message = f"{name} is {expected:.9g} in the reference, {found} in the environment"
+        message = f"{name}: {expected:.9g} in the reference, {found} in the environment"
         require(good, f"{self._where(row)}: {message}")
 
     def _compare_row(self, row: int, observed: TensorDictBase, reward: float) -> None:
