@@ -13,7 +13,7 @@ from packing_env.plan.solids import solid_of
 from packing_env.reference.solids import Solid
 
 NARROW = 4e-6
-"""Share of a cell; if two solids overlap less than this, seen from above, they do not touch."""
+"""Share of a cell; solids whose overlap, seen from above, is narrower do not touch."""
 STILL = 1e-9
 """Metres; an item whose distance to the solids below is smaller is not moved."""
 EXACT = 1e-6

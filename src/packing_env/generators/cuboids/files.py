@@ -16,7 +16,7 @@ from packing_env.generators.sequence_file import SequenceError
 from packing_env.items.meshes.mesh import UNITS
 
 _GROUNDS = {"euro-pallet": (1200.0, 800.0), "rollcontainer": (800.0, 700.0)}
-"""Sides of the pallets of BED-BPP, millimetres."""
+"""Sides of the load carriers of BED-BPP, millimetres."""
 
 
 def read_loads(path: str | Path) -> list[Load]:
