@@ -76,9 +76,9 @@ class Referee:
     """The reference program, run in step with an environment, row by row, and compared with it.
 
     Heights, rest heights, masks, lists of boxes and spaces, and the done flags must agree bit for
-    bit; rewards and metrics must agree to 1e-6. In a mode that lists placements, the listed
-    placements must be legal and distinct, and at the front of the list. Call :meth:`begin` for rows
-    that were reset, and :meth:`step` after each ``env.step``.
+    bit; rewards and metrics must agree to 1e-6. A mode that lists placements may list any legal
+    placements; they must be distinct and at the front of the list. Call :meth:`begin` for rows that
+    were reset, and :meth:`step` after each ``env.step``.
 
     Args:
         env: The environment, after ``reset()``.
