@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import tiny_env
+from tests.tiny import cuboid_env, tiny_env
 
 from packing_env.core import metrics, transition
+from packing_env.engine.operations import ON_CELLS
 from packing_env.envs import PackingEnv
 
 
@@ -31,10 +32,34 @@ TASKS: dict[str, dict[str, Any]] = {
     "cut_pieces": {"observation": ["heightmap", "item_id", "cut_surface"]},
     "no_rule": {"stability": "none", "reward": {"objective": 1.0}, "illegal_action": "noop"},
 }
+CUBOIDS: dict[str, dict[str, Any]] = {
+    "cells": {"stability": "center_hull", "observation": ON_CELLS},
+    "cells, corners": {"stability": "area_corners_code", "num_visible": 2, "grid_step": 2},
+    "cells, multi_head": {"action_mode": "multi_head", "num_visible": 2, "observation": ON_CELLS},
+}
+OVER_BOXES = ("all_placements", "split_spaces", "split_space_drops")
+"""Candidate generators that also work without maps."""
+LISTED = {
+    "action_mode": "candidate",
+    "num_candidates": 8,
+    "num_spaces": 16,
+    "observation": ("heightmap", "item_id"),
+    "shell": {"engine": "rules"},
+}
+CUBOIDS |= {
+    f"{geometry}, {name}": {**LISTED, "geometry": geometry, "candidate_generator": name}
+    for geometry, names in (
+        ("maps", (*OVER_BOXES, "corner_points", "level_set_vertices")),
+        ("boxes", OVER_BOXES),
+    )
+    for name in names
+}
 
 
 @pytest.fixture
 def env(request: pytest.FixtureRequest) -> PackingEnv:
+    if request.param in CUBOIDS:
+        return cuboid_env(3, items={"grid": (5, 6), "height": 5}, **CUBOIDS[request.param])
     return tiny_env(3, items={"grid": (5, 5), "height": 0.05}, **TASKS[request.param])
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensordict import TensorDictBase
+from tests.agents.networks.test_hierarchical_networks import SMALL
 
 from packing_env.envs import PackingEnv
 
@@ -36,6 +37,9 @@ POLICIES: dict[str, Callable[[PackingEnv], Policy]] = {
     "ppo": _agent("ppo"),
     "ppo candidate": _agent("ppo"),
     "branching": _agent("branching"),
+    "hierarchical": _agent("hierarchical", stage1_frames=0, **SMALL),
+    "ddpg": _agent("ddpg", channels=8, width=32, heads=2),
+    "sac": _agent("sac", channels=8, width=32, heads=2),
     "lowest_z": _heuristic("lowest_z"),
     "heightmap_minimization": _heuristic("heightmap_minimization"),
 }
@@ -43,5 +47,8 @@ POLICIES: dict[str, Callable[[PackingEnv], Policy]] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "ppo candidate": {"action_mode": "candidate", "num_visible": 2, "num_candidates": 8},
     "branching": {"action_mode": "multi_head", "num_visible": 2},
+    "hierarchical": {"action_mode": "hierarchical", "num_visible": 2},
+    "ddpg": {"action_mode": "continuous", "num_visible": 2},
+    "sac": {"action_mode": "continuous", "num_visible": 2},
 }
 """Options of the environment, for policies of other action modes."""
