@@ -1,6 +1,7 @@
 """Environments on a CUDA device: the rollouts of the CPU, no synchronization in a step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -51,24 +52,21 @@ def test_rollouts_of_the_presets(preset: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("stability", kernels.CUBOID_RULES)
-@pytest.mark.parametrize("action_mode", ["placement", "multi_head"])
-def test_fused_steps_of_cuboids(stability: str, action_mode: str, backend: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (cuboid_env, {"action_mode": "placement", "observation": ON_CELLS}),
+        (cuboid_env, {"action_mode": "multi_head", "observation": ON_CELLS}),
+        (tiny_env, {"num_visible": 1, "observation": DEFAULT_OBSERVATIONS}),
+        (tiny_env, {"num_visible": 2, "observation": DEFAULT_OBSERVATIONS}),
+    ],
+)
+def test_fused_steps(
+    make: Callable[..., PackingEnv], options: dict[str, Any], stability: str, backend: str
+) -> None:
     if backend != "triton":
         pytest.skip("the fused step is Triton's")
-    given = {"stability": stability, "action_mode": action_mode, "observation": ON_CELLS}
-    envs = [cuboid_env(65, **given) for _ in range(2)]
-    assert_same_rollouts(*envs, backend)
-    assert envs[1].engine.name == "fused"
-
-
-@pytest.mark.parametrize("stability", kernels.CUBOID_RULES)
-@pytest.mark.parametrize("num_visible", [1, 2])
-def test_fused_steps_of_other_items(stability: str, num_visible: int, backend: str) -> None:
-    if backend != "triton":
-        pytest.skip("the fused step is Triton's")
-    given = {"stability": stability, "num_visible": num_visible}
-    given["observation"] = DEFAULT_OBSERVATIONS
-    envs = [tiny_env(65, **given) for _ in range(2)]
+    envs = [make(65, stability=stability, **options) for _ in range(2)]
     assert_same_rollouts(*envs, backend)
     assert envs[1].engine.name == "fused"
 
