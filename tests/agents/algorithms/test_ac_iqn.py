@@ -10,7 +10,6 @@ from agents.networks.readouts.quantile import QuantileReadout
 from agents.objectives import ACIQNLoss
 from agents.objectives.iqn import quantile_huber
 from agents.objectives.transitions import with_executed_action
-from packing_env.types import ParameterError
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +104,6 @@ def test_drawn_proposals_follow_the_distribution_and_do_not_repeat(env):
     assert (heads.diff(dim=-1) > 0).all()
 
 
-@torch.no_grad()
-def test_the_critic_compares_actions_as_it_values_each(env, batch):
-    agent = make_agent(ACIQN, env)
-    actions, tau = torch.rand(len(batch), 5, 3) * 2 - 1, torch.rand(len(batch), 6)
-    observed = [batch[key] for key in agent.critic.encoder.in_keys]
-    found = agent.critic.compare(observed, actions, tau)
-    torch.testing.assert_close(found, one_by_one(agent, batch, actions, tau))
-
-
 @pytest.mark.parametrize("risk", [1.0, 0.25, "level"])
 @torch.no_grad()
 def test_the_policy_takes_the_proposal_with_the_best_value_at_risk(env, risk):
@@ -127,8 +117,3 @@ def test_the_policy_takes_the_proposal_with_the_best_value_at_risk(env, risk):
     value = one_by_one(agent, state, made.action, tau)
     best = value.masked_fill(~made.legal, -torch.inf).argmax(1)
     assert torch.equal(action, made.action[torch.arange(len(best)), best])
-
-
-def test_no_proposals_are_refused(env):
-    with pytest.raises(ParameterError, match="num_proposals"):
-        make_agent(ACIQN, env, num_proposals=0)

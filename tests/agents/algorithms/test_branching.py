@@ -81,20 +81,6 @@ def transitions(rows: int = 5) -> TensorDict:
     )
 
 
-def test_greedy_choices_and_values_equal_a_plain_search() -> None:
-    network, mask = Table(SIZES), random_mask(5)
-    found = judge(network, Heads(SIZES), TensorDict({"row": torch.arange(5)}, [5]), mask)
-    for row in range(5):
-        chosen, values, free = plain(network, row, mask[row])
-        assert found.chosen[row].tolist() == chosen
-        assert mask[row].view(SIZES)[tuple(chosen)]
-        assert found.value[row].tolist() == pytest.approx(values, abs=1e-5)
-        weights = [float(f) / sum(free) for f in free] if any(free) else [0.25] * 4
-        assert found.weight[row].tolist() == pytest.approx(weights)
-    # without any choice, every head says V
-    assert found.value[0].tolist() == pytest.approx([network.state_value[0].item()] * 4, abs=1e-6)
-
-
 @pytest.mark.parametrize("double", [True, False])
 def test_loss_equals_a_plain_one(double: bool) -> None:
     online, target = Table(SIZES, seed=0), Table(SIZES, seed=1)

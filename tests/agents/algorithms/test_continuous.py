@@ -13,8 +13,6 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import TanhNormal
 
 from agents.networks.encoders.continuous import centres, tent
-from agents.networks.readouts.quantile import QuantileReadout
-from agents.objectives.transitions import with_executed_action
 from agents.policies.continuous import ContinuousPolicy, NoiseSchedule, TanhGaussian
 
 RANDOM, DETERMINISTIC = ExplorationType.RANDOM, ExplorationType.DETERMINISTIC
@@ -49,33 +47,6 @@ def legal_placements(batch, index):
     """Lattice indices (x, y, orientation, item) of the legal placements of a row."""
     legal = batch["observation", "drop_height"][index] < 1
     return legal.nonzero()[:, [2, 3, 1, 0]].tolist()
-
-
-def nearest(action, placements, sizes):
-    """The nearest legal placement: item, then orientation, then the plane."""
-
-    def cost(place):
-        gap = [
-            abs(a - ((2 * i + 1) / n - 1)) for a, i, n in zip(action, place, sizes, strict=False)
-        ]
-        gap += [0.0] * (4 - len(gap))
-        plane = (gap[0] * sizes[0] / 2) ** 2 + (gap[1] * sizes[1] / 2) ** 2
-        return (gap[3], place[3], gap[2], place[2], plane)
-
-    return min(placements, key=cost)
-
-
-def test_a_sample_holds_what_its_own_action_came_to(env, batch):
-    """`executed_action` is that of the sample's first step, not of the n-step window's last."""
-    _, items, turns, xs, ys = batch["observation", "drop_height"].shape
-    sizes = (xs, ys, turns, items)
-    components = batch["action"].shape[-1]
-    assert (batch["steps_to_next_obs"] > 1).any()
-    for index in range(len(batch)):
-        place = nearest(batch["action"][index].tolist(), legal_placements(batch, index), sizes)
-        centre = [(2 * i + 1) / n - 1 for i, n in zip(place, sizes, strict=True)]
-        found = batch["executed_action"][index].tolist()
-        assert found == pytest.approx(centre[:components], abs=1e-6)
 
 
 def test_a_critic_sees_the_rest_height_of_the_placement_itself(env, batch):
@@ -115,27 +86,6 @@ def test_an_actor_points_at_legal_placements(env, batch):
         assert ([*place, 0])[:4] in legal_placements(batch, index)
     gradient = torch.autograd.grad(action.sum(), list(actor.query.parameters()))
     assert all(g.abs().max() > 0 for g in gradient)
-
-
-def row_by_row(module, batch, keys):
-    """Return the entries that a module writes for a batch, and for its rows one at a time."""
-    whole = module(batch.copy())
-    rows = torch.cat([module(batch[i : i + 1].copy()) for i in range(len(batch))])
-    for key in keys:
-        torch.testing.assert_close(whole[key], rows[key], rtol=0, atol=1e-6)
-
-
-@torch.no_grad()
-def test_batches_equal_rows(env, batch):
-    torch.manual_seed(0)  # weights whose best two scores are nearly equal would round differently
-    made = NETWORK(env)
-    seen = batch[:12].select("observation", "action")
-    row_by_row(made.actor(), seen, ["action"])
-    row_by_row(made.actor(stochastic=True), seen, ["loc", "scale"])
-    row_by_row(made.critic(), seen, ["state_action_value"])
-    readout = QuantileReadout(made.size.width, num_cosines=8, num_samples=4, risk=1.0)
-    critic = made.critic(readout)
-    row_by_row(critic, seen.copy().set("tau", torch.rand(12, 5)), ["quantile_value"])
 
 
 # ---------------------------------------------------------------------- the squashed Gaussian
@@ -213,13 +163,3 @@ def test_noise_is_gaussian_drawn_per_component_and_kept_inside(shape):
     assert torch.corrcoef(action.T).fill_diagonal_(0).abs().max() < 0.06
     wide = acted(given(noise=NoiseSchedule(5.0, 5.0, 0)), points(*shape))
     assert wide.abs().max() == 1.0
-
-
-# ---------------------------------------------------------------------- what is learned of
-
-
-def test_the_learned_action_is_the_one_carried_out(batch):
-    before = batch["action"].clone()
-    assert torch.equal(with_executed_action(batch)["action"], batch["executed_action"])
-    assert torch.equal(batch["action"], before)
-    assert not torch.equal(batch["action"], batch["executed_action"])

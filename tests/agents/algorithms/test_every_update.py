@@ -29,7 +29,7 @@ VARIANTS = {
 SETTINGS: dict[str, tuple[str, ...]] = {case: (case,) for case in CASES} | VARIANTS
 OWN_MODE = list(LEARNERS)
 """Every agent in its default action mode; what is checked for it holds for its other modes."""
-QUICK = (*OWN_MODE, "dqn candidate", "ppo multi_head", "ac_iqn acts", "hierarchical ordered")
+QUICK = (*OWN_MODE, "dqn candidate", "ppo multi_head", "hierarchical ordered")
 EVERY = [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in SETTINGS]
 """All settings; those that differ only in their networks are slow tests."""
 ON_POLICY = [case for case in SETTINGS if case.startswith(("ppo", "afterstate"))]

@@ -234,28 +234,6 @@ def test_online_bph_does_not_ask_whether_the_item_fits():
     assert choice_of("online_bph", env, td, fallback=False) == (0, 0, 0, 2)
 
 
-def test_trap_heightmap_minimization_sums_the_whole_map():
-    """A cube raises the sum by 1 wherever it stands flat, so the corner wins, on a tower too.
-
-    Summed over the window only (IR-BPP's program) the tower would cost 3 and the floor 1, and it
-    would choose (0, 0, 0, 1).
-    """
-    env, td = after([((1, 1, 2), 0, 0)], (1, 1, 1), (3, 3, 4))
-    assert choice_of("heightmap_minimization", env, td) == (0, 0, 0, 0)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_trap_limits_of_the_unrotated_item_only_on_request(mode):
-    """A bar of 1 x 3 may lie along x in every row; PCT's loops end early and miss some rows."""
-    legal = {}
-    for limits in ("container", "pct"):
-        options = {"orientations": "yaw", "candidate_range": limits}
-        env, td = after([], (1, 3, 1), (4, 4, 2), mode, **options)
-        legal[limits] = {choice for choice in offered(env, td, 0) if choice[1] == 1}
-    assert legal["container"] == {(0, 1, x, y) for x in (0, 1) for y in range(4)}
-    assert legal["pct"] == {(0, 1, x, y) for x in (0, 1) for y in range(2)}
-
-
 # ---------------------------------------------------------------------- what else is promised
 
 

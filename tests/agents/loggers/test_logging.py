@@ -2,16 +2,12 @@
 
 import csv
 import math
-import sys
 import threading
 import time
 
 import pytest
-from hydra.utils import instantiate
 
-from agents.config.compose import compose
 from agents.loggers.curve import save_curve
-from agents.loggers.logging import CSVLogger
 from agents.loggers.telemetry import QueuedLogger, TorchRLLogger
 
 
@@ -147,26 +143,6 @@ def test_tensorboard_shows_the_settings_of_a_run(tmp_path):
     settings = plugin_data_pb2.HParamsPluginData.FromString(stored).session_start_info.hparams
     assert settings["seed"].number_value == 3
     assert settings["agent.lr"].number_value == 0.01
-
-
-@pytest.mark.parametrize("backend", ["wandb", "mlflow"])
-def test_a_missing_package_is_named(backend, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, backend, None)
-    monkeypatch.setattr(f"torchrl.record.loggers.{backend}._has_{backend}", False)
-    make = instantiate(compose("train", [f"logger={backend}"]).logger)
-    with pytest.raises(ValueError, match=f"pip install {backend}, or choose logger=csv"):
-        make(tmp_path)
-
-
-def test_a_new_column_keeps_what_was_written(tmp_path):
-    logger = CSVLogger(tmp_path)
-    logger.log(1, {"a": 1.0})
-    assert (tmp_path / "metrics.csv").read_text().splitlines() == ["frames,a", "1,1.0"]
-    logger.log(2, {"a": 2.0, "b": 3.0})
-    logger.log(3, {"b": 4.0})
-    logger.close()
-    lines = (tmp_path / "metrics.csv").read_text().splitlines()
-    assert lines == ["frames,a,b", "1,1.0,", "2,2.0,3.0", "3,,4.0"]
 
 
 def test_the_curve_shows_the_heuristics_as_lines(tmp_path, monkeypatch):

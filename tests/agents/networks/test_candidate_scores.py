@@ -1,20 +1,11 @@
 """Attention over candidates: no order, no garbage, and the same value for one and for all."""
 
-from functools import partial
-
 import pytest
 import torch
 from tests.agents.distributional import NETWORKS, small_env
 from tests.agents.learning import shaken
+from tests.agents.networks.test_every_network import READOUTS
 
-from agents.networks.readouts.quantile import QuantileReadout
-from agents.networks.readouts.values import CategoricalReadout, ValueReadout
-
-READOUTS = {
-    "value": ValueReadout,
-    "categorical": partial(CategoricalReadout, noisy=False),
-    "quantile": QuantileReadout,
-}
 LISTED = ("observation", "candidates")
 
 
@@ -28,7 +19,7 @@ def root():
     return root
 
 
-@pytest.fixture(params=READOUTS)
+@pytest.fixture(params=["value", "categorical", "quantile"])
 def network(request):
     torch.manual_seed(0)
     network = NETWORKS["candidate"](small_env("candidate"), readout=READOUTS[request.param])

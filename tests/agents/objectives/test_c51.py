@@ -1,4 +1,4 @@
-"""`C51Loss` and categorical readouts equal the paper's projection and TorchRL's loss."""
+"""`C51Loss` equals TorchRL's loss, with returns inside the support and beyond it."""
 
 import pytest
 import torch
@@ -7,9 +7,7 @@ from tests.agents.distributional import MODES, make_agent, sampled, small_env
 from torchrl.objectives import DistributionalDQNLoss
 
 from agents.algorithms.rainbow import Rainbow
-from agents.networks.readouts.values import CategoricalReadout
 from agents.objectives import C51Loss
-from agents.objectives.c51 import project
 
 QUIET = {"noisy": False}
 MIXTURES = [None, 3]
@@ -23,50 +21,6 @@ def env(request):
 @pytest.fixture(scope="module")
 def batch(env):
     return sampled(make_agent(Rainbow, env), env)
-
-
-# ---------------------------------------------------------------------- projection
-
-
-def test_projection_by_hand():
-    support = torch.tensor([0.0, 1.0, 2.0])
-    chance = torch.tensor([[0.2, 0.5, 0.3]])
-    # 0.25 lies between the first two atoms, 1 on the second, 2.5 beyond the end
-    found = project(chance, torch.tensor([[0.25, 1.0, 2.5]]), support)
-    torch.testing.assert_close(found, torch.tensor([[0.15, 0.05 + 0.5, 0.3]]))
-
-
-@pytest.mark.parametrize(("v_min", "v_max"), [(-1.0, 1.5), (-7.0, -3.0), (2.0, 2.5)])
-def test_projection_keeps_mass_and_mean(v_min, v_max):
-    torch.manual_seed(0)
-    support = torch.linspace(v_min, v_max, 51)
-    chance = torch.rand(256, 51).softmax(-1)
-    inside = v_min + (v_max - v_min) * torch.rand(256, 51)
-    found = project(chance, inside, support)
-    assert (found >= 0).all()
-    torch.testing.assert_close(found.sum(-1), torch.ones(256))
-    torch.testing.assert_close(found @ support, (chance * inside).sum(-1), rtol=1e-5, atol=1e-5)
-    beyond = project(chance, inside + 10 * (v_max - v_min), support)
-    torch.testing.assert_close(beyond.sum(-1), torch.ones(256))
-    torch.testing.assert_close(beyond[:, -1], torch.ones(256))
-
-
-# ---------------------------------------------------------------------- readouts
-
-
-@pytest.mark.parametrize("mixture", MIXTURES)
-def test_the_mean_is_the_expectation_of_the_distribution(mixture):
-    torch.manual_seed(0)
-    readout = CategoricalReadout(0, mixture=mixture, num_atoms=11)
-    value, score = torch.randn(4, 2, readout.num_values), torch.randn(4, 2, readout.num_scores, 6)
-    chance = readout.log_probs(value, score).exp()
-    assert chance.shape == (4, 2, 11, 6)
-    torch.testing.assert_close(chance.sum(-2), torch.ones(4, 2, 6))
-    expected = (chance * readout.support[:, None]).sum(-2)
-    torch.testing.assert_close(readout.mean(value, score), expected)
-
-
-# ---------------------------------------------------------------------- the loss
 
 
 class AllLogProbs(TensorDictModuleBase):

@@ -8,7 +8,6 @@ from tests.tiny import play, tiny_env
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
 from agents.replay import DeviceReplay, RebuildMaps
-from agents.replay.compact import byte_table, pack_bits, unpack_bits
 from packing_env.core.actions import MODES
 from packing_env.types import ParameterError
 
@@ -26,16 +25,6 @@ def task(mode="placement", **params):
         max_steps=4,
         **params,
     )
-
-
-@pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 201])
-def test_bits_round_trip(size):
-    mask = torch.rand(3, 2, size) < 0.5
-    bits = pack_bits(mask)
-    assert bits.shape == (3, 2, -(-size // 8))
-    assert torch.equal(unpack_bits(bits, size, byte_table()), mask)
-    first = pack_bits(torch.tensor([True, False, False, True]))
-    assert first.tolist() == [0b1001]
 
 
 def mask_of(env, seen, name="action_mask"):
