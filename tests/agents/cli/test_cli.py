@@ -1,11 +1,10 @@
 """The ``packing`` command: what it does, and what it says to bad input."""
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,19 @@ from agents.cli import main as cli
 from agents.config.compose import compose
 from agents.config.folders import ConfigError
 from agents.networks import CandidateScores
-from agents.training import checkpoint
 from agents.training.trainer import Trainer
 from packing_env import PackingEnv, extras
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 TRAIN = ["train", *TINY_RUN, "trainer.frames=96"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run that no test changes."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    assert cli.main([*TRAIN, f"run_dir={folder}", "device=cpu"]) == 0
+    return str(folder)
 
 
 # ---------------------------------------------------------------------- help
@@ -115,7 +121,9 @@ def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None
     assert results["training"]["frames"] == 96
     assert "interrupted" not in results
     assert json.loads((run / "run.json").read_text())["versions"]["torch"] == torch.__version__
-    assert json.loads((run / "plan.json").read_text())["items"]
+    plan = json.loads((run / "plan.json").read_text())
+    assert plan["items"]
+    assert plan["policy"] == "dqn"  # the agent's, whichever is the best
 
     # the same policy on the same instances, from the run alone
     command = ["eval", "checkpoint=run", "evaluation.instances=3", "run_dir=again"]
@@ -137,9 +145,11 @@ def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None
         assert Path("pictures", name).read_bytes().lstrip()[:4].startswith(start)
 
 
-def test_a_checkpoint_of_another_network_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*TRAIN, "run_dir=run"]) == 0
-    said = refused(capsys, "eval", "checkpoint=run", "network.channels=8")
+def test_a_checkpoint_of_another_network_is_refused(
+    trained: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    said = refused(capsys, "eval", f"checkpoint={trained}", "network.channels=8")
     assert "does not fit agent agents.algorithms.dqn.DQN" in said
 
 
@@ -177,6 +187,10 @@ def test_a_folder_of_ones_own_configuration(capsys: pytest.CaptureFixture[str]) 
     chosen = ["eval", "checkpoint=run", "evaluation.instances=4", "evaluation.heuristics=[]"]
     assert "if you trust it" in refused(capsys, *chosen)
     assert cli.main([*chosen, "--config-dir", "mine", "run_dir=again"]) == 0
+    Path("broken/agent").mkdir(parents=True)
+    Path("broken/agent/other.yaml").write_text("lr: 1\n _partial_: true\n")
+    both = ["--config-dir", "mine", "--config-dir", "broken"]
+    assert "broken/agent/other.yaml" in refused(capsys, *chosen, *both)
 
 
 OWN = """
@@ -225,17 +239,6 @@ def test_what_an_agent_lacks_is_named_before_anything_is_written(
     assert not Path("run").exists()
 
 
-def test_a_broken_file_beside_the_agent_of_a_run_is_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    own = fake_agent_in("mine")
-    assert cli.main([*own, "run_dir=run", "device=cpu"]) == 0
-    Path("broken/agent").mkdir(parents=True)
-    Path("broken/agent/other.yaml").write_text("lr: 1\n _partial_: true\n")
-    chosen = ["eval", "checkpoint=run", "--config-dir", "mine", "--config-dir", "broken"]
-    assert "broken/agent/other.yaml" in refused(capsys, *chosen)
-
-
 def fake_agent_in(folder: str, **options: object) -> list[str]:
     """A configuration of one's own, whose agent is the fake one; arguments that choose it."""
     Path(folder, "agent").mkdir(parents=True)
@@ -265,47 +268,27 @@ def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
         assert "no checkpoint there" in refused(capsys, *chosen)
 
 
-def test_so_is_one_of_several_processes_that_are_all_stopped() -> None:
-    """The workers also get the signal, and the command gets it twice: some launchers do that."""
-    arguments = [*TRAIN, "trainer.frames=1e9", "run_dir=run", "trainer.log_every=16"]
-    arguments += ["env.num_envs=4", "collector.num_workers=2"]
-    child = subprocess.Popen(
-        [sys.executable, "-m", "agents.cli", *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        deadline = time.monotonic() + 300
-        while not Path("run/metrics.csv").exists() and child.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        child.send_signal(signal.SIGTERM)
-        os.killpg(child.pid, signal.SIGTERM)
-        said, _ = child.communicate(timeout=60)
-    finally:
-        child.kill()
-        child.wait()
-    assert child.returncode == 0, said
-    assert "everything so far is saved" in said
-    assert checkpoint.load("run").state["counters"]["frames"] > 0
-
-
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_that_is_stopped_is_saved(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workers: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The workers also get the signal, and the command gets it twice: some launchers do that."""
     step = Trainer.step
 
     def stopped(trainer: Trainer) -> None:
         step(trainer)
         if trainer.frames == 48:
             assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # would end the tests
-            signal.raise_signal(signal.SIGTERM)
+            children = multiprocessing.active_children() if workers > 1 else []
+            assert workers == 1 or len(children) >= workers
+            for child in children:
+                os.kill(child.pid, signal.SIGTERM)
+            for _ in range(2):
+                signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(Trainer, "step", stopped)
-    assert cli.main([*TRAIN, "trainer.frames=1e9", "run_dir=run"]) == 0
+    several = [f"collector.num_workers={workers}", "run_dir=run"]
+    assert cli.main([*TRAIN, "trainer.frames=1e9", *several]) == 0
     assert "everything so far is saved" in " ".join(capsys.readouterr().out.split())
     results = json.loads(Path("run/results.json").read_text())
     assert results["interrupted"]
@@ -352,13 +335,8 @@ def test_build_policy_by_name() -> None:
         agents.build_policy("dqn", candidates, network="candidate_actor_critic")
 
 
-@pytest.mark.parametrize(
-    "run", ["run", pytest.param("pretrained/cuboid_online", marks=pytest.mark.slow)]
-)
-def test_a_policy_is_exported(run: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if run == "run":
-        assert cli.main([*TRAIN, "run_dir=run", "device=cpu"]) == 0
-    assert cli.main(["export", run, "--rows", "2", "--out", "mine.pt2"]) == 0
+def test_a_policy_is_exported(trained: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["export", trained, "--rows", "2", "--out", "mine.pt2"]) == 0
     assert "decisions equal those of the policy" in capsys.readouterr().out
     assert Path("mine.pt2").stat().st_size > 0
 

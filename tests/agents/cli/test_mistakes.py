@@ -20,7 +20,7 @@ import packing_env as pe
 from agents.cli import main as cli
 from agents.config.build import build_heuristics
 from agents.config.compose import compose
-from agents.config.folders import ConfigError, groups
+from agents.config.folders import ConfigError
 from agents.nested import walk
 from packing_env.shells import torchrl_groups
 from packing_env.types import ParameterError
@@ -35,32 +35,19 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("train agent.learning_rate=1e-3", "did you mean agent.lr?"),
         ("train agent.lr=-0.1", "agent.lr=-0.1 must be a finite number, more than 0"),
         ("train agent.lr=null", "agent.lr=None must be a finite number, more than 0"),
-        ("train agent.lr=[1]", "agent.lr=[1] must be a finite number, more than 0"),
-        ("train trainer.warmup=-1", "trainer.warmup=-1 must be a finite number, at least 0"),
         ("train network.depth=-1", "network.depth=-1 must be an integer, at least 0"),
-        ("train evaluation.seed=-1", "evaluation.seed=-1 must be an integer, at least 0"),
         ("train curve=3", "curve=3 must be a path; for the name 3, write curve=./3"),
         ("train curve=.", "curve=. must be the name of a file that ends in .png"),
         ("train curve=/dev/null/a.png", "you cannot write to /dev/null"),
-        ("train evaluation.picture=true", "evaluation.picture=True must be a path"),
         ("train evaluation.plan=", "evaluation.plan='' must be a path"),
-        ("train evaluation.plan=results.json", "would overwrite results.json of a run"),
         ("train evaluation.plan=./Checkpoints/plan.json", "would overwrite Checkpoints of a run"),
         ("train evaluation.picture=a.png curve=./a.png", "is also the curve; name another file"),
-        ("train run_dir=3", "run_dir=3 must be a path"),
         ("train run_dir=/dev/null", "run_dir=/dev/null is a file"),
-        ("eval agent=heuristic plan=/dev/null/plan.json", "you cannot write to /dev/null"),
         ("eval checkpoint=3", "checkpoint=3 must be a path"),
-        ("play frames=3", "frames=3 must be a path"),
-        ("render out=3", "out=3 must be a path"),
         ("train device=mps", "device=mps is not supported; use cpu, cuda or cuda:0"),
         ("train env.observation=[candidates]", "action_mode=candidate adds candidates"),
         ("train agent.batch_size=2.5", "agent.batch_size=2.5 must be an integer, at least 1"),
-        ("train evaluation.instances=1.5", "evaluation.instances=1.5 must be an integer"),
         ("train agent.double=maybe", "agent.double='maybe' must be true or false"),
-        ("train agent.double=3", "agent.double=3 must be true or false"),
-        ("train network.channels=0", "network.channels=0 must be an integer, at least 1"),
-        ("train checkpoint.keep=0", "checkpoint.keep=0 must be an integer, at least 1"),
         ("train my_config.yaml", "--config-dir FOLDER experiment=NAME"),
         ("render size=0", "size=0 must be a finite number, at least 16 and at most 8192"),
         ("train trainer.epochs=10", "did you mean trainer.frames?"),
@@ -71,11 +58,8 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("eval my_run", "as in checkpoint=my_run"),
         ("train env.container=(0.3,0.3,0.3)", "'env.container=[0.3,0.3,0.3]'"),
         ("train env.stability=comhull", "did you mean com_hull"),
-        ("train env.action_mode=plcement", "did you mean placement"),
-        ("train env.geometry=map", "did you mean maps"),
         ("train items.source=shape", "did you mean shapes"),
         ("train env.generator=uniform", "set generator=OPTION"),
-        ("train env.items=my_parts", "set items=OPTION"),
         ("train env.reward={utilization:1}", "reward.KEY=VALUE"),
         ("eval checkpoint=pretrained/cuboid_online env.generator=uniform", "set generator=OPTION"),
         ("train network=rows", "add --import PACKAGE"),
@@ -83,8 +67,6 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("train +reward.corner=0.1", "add --import PACKAGE"),
         ("train +reward.utilisation=1", "did you mean utilization?"),
         ("eval checkpoint=cuboid_online", "did you mean pretrained/cuboid_online?"),
-        ("train ~logger", "logger is a section"),
-        ("train evaluation=null", "evaluation.instances=..."),
         ("train 'env=[irregular]'", "env is a group; choose one of cuboid_buffer"),
         ("train tranier=quick", "did you mean trainer"),
         ("train env.num_envs=many", "env.num_envs='many' must be a number"),
@@ -98,16 +80,13 @@ SMALL = " ".join(TINY_OVERRIDES)
         (f"train {SMALL} replay.capacity=2", "less than one step"),
         ("eval checkpoint=nowhere", "there is no such folder"),
         (f"eval {SMALL} evaluation.instances=25", "24 are held out"),
-        (f"train {SMALL} evaluation.instances=25", "24 are held out"),
         (f"play {SMALL} instance=24", "instance=24 does not exist"),
         ("render out=film.avi", "must end in one of .png, .gif, .mp4, .html"),
         ("bench stpe", "did you mean step?; choose one of compare, kernel"),
         ("bench step bench.row=[1]", "did you mean bench.rows"),
         ("bench step bench.kernels=[cobol]", "unknown kernel backend 'cobol'"),
-        ("bench step clock.repeats=0", "clock.repeats=0"),
         ("bench step out=.", "out=. is a folder"),
         ("bench step bench.actions=[best]", "choose one of first_legal, random_legal"),
-        ("bench kernel bench.problems=[Z]", "choose one of A, A1, B, batch, flat"),
     ],
 )
 def test_a_mistake_gets_the_key_and_the_remedy(line, remedy, capsys, monkeypatch, tmp_path):
@@ -123,42 +102,29 @@ def test_counts_may_be_written_as_floats():
     assert config.checkpoint.keep is None
 
 
-VALUES = ("7", "text", "[1]", "true")
-"""Values that are no section. The tests add ``null``, and None for a deletion of the section."""
+VALUES = ("7", "text", "[1]", "true", "null", None)
+"""Values that are no section; with None, the section is deleted."""
 EVERY_VALUE = ("network", "evaluation", "env.constraints")
 """A group, a section of the command, and a nested section: refused by different checks."""
 
 
-@pytest.mark.parametrize("command", ["train", "eval", "play"])
+@pytest.mark.parametrize("command", ["train", "eval"])
 def test_a_section_is_not_a_value(command):
     values = walk(compose(command), lists=False)
     sections = [key for key, value in values if key and isinstance(value, dict)]
     assert "env.constraints" in sections
     for number, key in enumerate(sections):
-        # The sections of eval and play are those of train: each is a value, null or deleted.
-        wrong = [VALUES[number % 4], "null", None]
-        if command == "train" and key in EVERY_VALUE:
-            wrong += VALUES
-        elif command != "train":
-            wrong = [wrong[number % 3]]
-        for value in dict.fromkeys(wrong):
+        every = command == "train" and key in EVERY_VALUE
+        for value in VALUES if every else [VALUES[number % len(VALUES)]]:
             if value in ("null", None) and key in ("env.constraints", "env.handling"):
                 continue  # no constraints
-            if value is None and (command, key) != ("train", "network") and key == "network":
+            if value is None and (command, key) == ("eval", "network"):
                 continue  # of a policy without a network
             with pytest.raises(ConfigError, match=key.partition(".")[0]):
                 compose(command, [f"~{key}" if value is None else f"{key}={value}"])
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "agent.lrr=3",
-        "agent=dqnn",
-        "agent.lr=abc",
-        "checkpoint.keep=-1",
-    ],
-)
+@pytest.mark.parametrize("word", ["agent.lrr=3", "checkpoint.keep=-1"])
 def test_a_typo_does_not_wait_for_torch(word):
     code = f"""
 import sys
@@ -169,7 +135,7 @@ assert "torch" not in sys.modules
     assert run_program(code).stderr.startswith("packing: ")
 
 
-@pytest.mark.parametrize("what", ["defaults", "searchpath", "config"])
+@pytest.mark.parametrize("what", ["defaults", "config"])
 def test_info_of_hydra(what, python):
     # In a process of its own: Hydra prints by loggers, which other tests have set.
     words = [python, "-m", "agents.cli", "train", "--info", what, "agent=ppo"]
@@ -371,8 +337,7 @@ def test_options_that_other_libraries_register_are_no_schemas():
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for logger in groups()["logger"]:
-                compose("train", [f"logger={logger}"])
+            compose("train", ["logger=csv"])
         assert "csv.yaml" in ConfigStore.instance().repo["logger"]  # it stays registered
     finally:
         Singleton.set_state(before)

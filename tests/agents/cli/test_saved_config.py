@@ -15,7 +15,6 @@ from agents.config.compose import compose
 from agents.config.folders import ConfigError
 from agents.config.keys import Request
 from agents.config.saved import adopt, known_targets
-from agents.nested import targets
 
 DQN = "agents.algorithms.dqn.DQN"
 
@@ -138,11 +137,6 @@ def test_what_could_run_is_refused(case: str, evaluated: DictConfig, tmp_path: P
     with pytest.raises(ConfigError, match="the checkpoint's"):
         adopt(evaluated, payloads(victim)[case], FROM_RUN, [])
     assert not victim.exists()
-
-
-def test_targets_in_lists_are_found(tmp_path: Path) -> None:
-    config = OmegaConf.create({"_target_": DQN, "lr": [[exploit(tmp_path)]]})
-    assert [path for path, _ in targets(config, "agent")] == ["agent", "agent.lr.0.0"]
 
 
 def test_a_configuration_that_is_no_mapping_is_refused(evaluated: DictConfig) -> None:

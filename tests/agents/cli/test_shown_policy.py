@@ -1,4 +1,4 @@
-"""The policy whose plan and picture `packing eval` writes: the best, named wherever it appears."""
+"""The policy whose plan and picture `packing eval` writes without an agent: the best heuristic."""
 
 import json
 from pathlib import Path
@@ -8,22 +8,13 @@ from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.cli import main as cli
 
-EVAL = [
-    "eval",
-    *TINY_OVERRIDES,
-    "evaluation.instances=3",
-    "env.num_items=40",
-    "run_dir=run",
-    "plan=plan.json",
-]
-HEURISTICS = "evaluation.heuristics=[random_legal,first_fit,lowest_z]"
 
-
-pytestmark = pytest.mark.usefixtures("elsewhere")
-
-
+@pytest.mark.usefixtures("elsewhere")
 def test_without_an_agent_the_plan_is_that_of_the_best_heuristic(capsys):
-    assert cli.main([*EVAL, HEURISTICS, "evaluation.picture=packed.png"]) == 0
+    task = [*TINY_OVERRIDES, "env.num_items=40", "evaluation.instances=3"]
+    heuristics = "evaluation.heuristics=[random_legal,first_fit,lowest_z]"
+    files = ["run_dir=run", "plan=plan.json", "evaluation.picture=packed.png"]
+    assert cli.main(["eval", *task, heuristics, *files]) == 0
     results = json.loads(Path("run/results.json").read_text())
     means = {
         name: entry["summary"]["utilization"]["mean"] for name, entry in results["policies"].items()
@@ -36,8 +27,3 @@ def test_without_an_agent_the_plan_is_that_of_the_best_heuristic(capsys):
     assert Path("run/packed.png").is_file()
     assert cli.main(["check", "plan.json"]) == 0
     assert "NOT CHECKED" not in capsys.readouterr().out
-
-
-def test_the_plan_is_the_agents_if_there_is_one(capsys):
-    assert cli.main([*EVAL, "agent=heuristic", "agent.name=first_fit", HEURISTICS]) == 0
-    assert json.loads(Path("plan.json").read_text())["policy"] == "first_fit"
