@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
-from tests.agents.algorithms.test_every_agent import LEARNERS
+from tests.agents.algorithms.test_every_agent import ONE_OF_EACH_KIND
 from tests.agents.conftest import TINY_OVERRIDES, HeightNetwork
 from tests.counting import CallSites, allocations
 from tests.tiny import tiny_env
@@ -139,14 +139,7 @@ def trainers(name: str, *rows: int) -> Iterator[Trainer]:
         yield build_trainer(config)
 
 
-OFTEN = ("afterstate", "dqn", "hierarchical", "ppo", "sac")
-"""One of each kind of update in every test run."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in LEARNERS],
-)
+@pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_training_costs_the_same_whatever_the_rows(name: str) -> None:
     """Decide, step, store, measure and update; nothing is read from the device."""
     found = []

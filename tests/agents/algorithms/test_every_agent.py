@@ -24,6 +24,12 @@ from agents.training.resume import load_policy
 LEARNERS = [
     name for name in groups()["agent"] if name not in ("heuristic", "search", "beam", "finalists")
 ]
+OF_EACH_KIND = ("afterstate", "dqn", "hierarchical", "ppo", "sac")
+ONE_OF_EACH_KIND = [
+    name if name in OF_EACH_KIND else pytest.param(name, marks=pytest.mark.slow)
+    for name in LEARNERS
+]
+"""One of each kind of update in every test run; the others are slow tests."""
 CASES = {name: [f"agent={name}"] for name in LEARNERS} | {
     f"{name} {mode}": [f"agent={name}", f"env.action_mode={mode}", f"network={network}"]
     for name, mode, network in (
@@ -97,7 +103,7 @@ def test_an_agent_from_start_to_end(case: str, tmp_path: Path) -> None:
     assert played.metrics["illegal_actions"].sum() == 0
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", ["dqn", "hierarchical", "sac"])
 def test_an_action_mode_that_does_not_fit_is_refused(name: str) -> None:
     modes = locate(small_config(name).agent, "agent").action_modes
     mode = "placement" if "continuous" in modes else "continuous"

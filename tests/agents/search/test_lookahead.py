@@ -118,9 +118,11 @@ def test_one_step_ahead_is_the_expectation_over_the_items() -> None:
     observed = root.select(*search.in_keys)
     proposed = search.scorer.propose(observed, 4).action
     found = search.play_outs(state, proposed, size).mean(2)
+    fork = fork_of(env)
     for row in range(2):
         for k in range(int((proposed[row] >= 0).sum())):
-            assert found[row, k] == pytest.approx(expectation(env, row, int(proposed[row, k])))
+            expected = expectation(env, fork, row, int(proposed[row, k]))
+            assert found[row, k] == pytest.approx(expected)
 
 
 @torch.no_grad()
@@ -137,20 +139,32 @@ def test_the_value_of_a_proposal_counts_as_eight_play_outs(monkeypatch) -> None:
         assert search(root)["action"].item() == proposed.action[0, choice]
 
 
-def expectation(env: PackingEnv, row: int, action: int) -> float:
+Fork = tuple[PackingEnv, AfterstatePolicy]
+
+
+def fork_of(env: PackingEnv, **changes: object) -> Fork:
+    """Return an environment for states of one row, and its values."""
+    fork = PackingEnv(env.params.evolve(**changes), env.catalogue, env.instances)
+    return fork, values(fork)
+
+
+def worth(fork: Fork, state: TensorDict, action: int) -> float:
+    """Return the reward of an action, and the best value after it."""
+    env, policy = fork
+    env.reset(state, set_state=True)
+    after = env.step(TensorDict({"action": torch.tensor([action])}, [1]))
+    root = env.step_mdp(after)
+    total = float(after["next", "reward"])
+    return total if root["done"] else total + float(policy(root)["state_value"]) / policy.scale
+
+
+def expectation(env: PackingEnv, fork: Fork, row: int, action: int) -> float:
     """Return reward and mean best value after an action, one next item after the other."""
-    fork = PackingEnv(env.params, env.catalogue, env.instances)
-    policy = values(fork)
     total = 0.0
     for item in range(len(env.catalogue)):
         state = env.get_state()[row : row + 1]
         state["item_id"][:, int(state["items_packed"]) + 1] = item
-        fork.reset(state, set_state=True)
-        after = fork.step(TensorDict({"action": torch.tensor([action])}, [1]))
-        root = fork.step_mdp(after)
-        total += float(after["next", "reward"])
-        if not bool(root["done"]):
-            total += float(policy(root)["state_value"]) / policy.scale
+        total += worth(fork, state, action)
     return total / len(env.catalogue)
 
 
@@ -158,13 +172,13 @@ def expectation(env: PackingEnv, row: int, action: int) -> float:
 def test_a_beam_that_keeps_every_plan_finds_the_best_one() -> None:
     env = task(container=(4.0, 4.0, 4.0), preview=1)
     search = Beam(env, values, width=1000, breadth=env.action_spec.n)
-    root = env.reset()
+    root, fork = env.reset(), fork_of(env, preview=0)
     for _ in range(4):
         root = search(root)
         for row in (~root["done"].squeeze(-1)).nonzero().flatten().tolist():
             legal = root["action_mask"][row].nonzero().flatten().tolist()
-            best = max(planned(env, row, action) for action in legal)
-            assert planned(env, row, int(root["action"][row])) == pytest.approx(best)
+            best = max(planned(env, fork, row, action) for action in legal)
+            assert planned(env, fork, row, int(root["action"][row])) == pytest.approx(best)
         root = env.step_mdp(env.step(root))
 
 
@@ -176,17 +190,11 @@ def test_fewer_candidates_give_other_plans() -> None:
     assert (plans[0] != plans[1]).any()
 
 
-def planned(env: PackingEnv, row: int, action: int) -> float:
+def planned(env: PackingEnv, fork: Fork, row: int, action: int) -> float:
     """Return reward and best value after an action and one for the previewed item."""
-    fork = PackingEnv(env.params.evolve(preview=0), env.catalogue, env.instances)
-    policy = values(fork)
     state = env.get_state()[row : row + 1]
     state["queue"] = state["queue"][:, :1]
-    fork.reset(state, set_state=True)
-    after = fork.step(TensorDict({"action": torch.tensor([action])}, [1]))
-    root = fork.step_mdp(after)
-    total = float(after["next", "reward"])
-    return total if root["done"] else total + float(policy(root)["state_value"]) / policy.scale
+    return worth(fork, state, action)
 
 
 def test_a_beam_packs_more_with_a_preview() -> None:

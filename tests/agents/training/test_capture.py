@@ -61,7 +61,7 @@ def often(cases: Iterable[str], *quick: str) -> list[Any]:
     return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 
-@pytest.mark.parametrize("case", often(CASES, "dqn", "ppo"))
+@pytest.mark.parametrize("case", often(CASES, "ppo"))
 def test_training_is_the_same(case: str) -> None:
     """Under a recording, updates still change every agent's weights, and schedules its rates."""
     trainers = [trainer_of(case), trainer_of(case)]

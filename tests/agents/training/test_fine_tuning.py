@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.agents.algorithms.test_every_agent import LEARNERS, small_config
+from tests.agents.algorithms.test_every_agent import ONE_OF_EACH_KIND, small_config
 from tests.agents.cli.test_cli import TRAIN
 from tests.commands import refused
 from torchrl.envs.utils import ExplorationType, set_exploration_type
@@ -17,7 +17,7 @@ from agents.training.fine_tuning import carry_over
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_every_agent_takes_the_weights_of_another(name: str, tmp_path: Path) -> None:
     """The weights come from a full checkpoint, and from a checkpoint of a policy alone."""
     torch.manual_seed(0)
