@@ -6,17 +6,13 @@ Orders are read, lines of ``packing`` that take files are carried out, the other
 
 import re
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents.conftest import TINY_OVERRIDES
 from tests.examples.test_documented_python import BRACKET, ROOT
 
-from agents import heuristics
 from agents.cli import main as cli
-from packing_env.core import rewards
 from packing_env.generators import CuboidSequences
 from packing_env.kernels import stability_rules
 from packing_env.plan import check_foreign
@@ -116,16 +112,11 @@ def test_a_documented_order_is_packed_and_holds(
     assert files & {"plan.json", "plan-1.json"}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "items items=meshes items.paths=my_parts items.unit=mm",
-        "items",
-    ],
-)
-def test_a_documented_line_that_needs_no_run(line: str, folder: Path) -> None:
-    assert line.split() in [words[1:] for _, words in lines()]
-    assert cli.main(line.split()) == 0
+@pytest.mark.usefixtures("folder")
+def test_a_documented_line_that_needs_no_run() -> None:
+    words = ["items", "items=meshes", "items.paths=my_parts", "items.unit=mm"]
+    assert words in [words[1:] for _, words in lines()]
+    assert cli.main(words) == 0
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("text"), ids=lambda text: text.partition("\n")[0])
@@ -153,21 +144,3 @@ def test_a_block_of_text_says_what_the_program_reads(page: str, text: str, folde
         assert CuboidSequences("order.csv") is not None
     else:
         assert len(read_parts("order.csv", "mm")) == len(text.splitlines()) - 1
-
-
-def test_the_agent_of_a_users_own_folder_trains(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The default replay asked it for n_steps."""
-    [(page, text)] = [found for found in blocks("yaml") if "LinearAgent" in found[1]]
-    assert page == "docs/how-to/own-agent.md"
-    (folder / "mine" / "agent").mkdir(parents=True)
-    text = text.replace("my_pkg.linear", "my_module").replace("batch_size: 32\n", "")
-    (folder / "mine" / "agent" / "linear.yaml").write_text(text, encoding="utf-8")
-    shutil.copy(ROOT / "examples" / "06_own_agent.py", folder / "my_module.py")
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
-    monkeypatch.setattr(heuristics, "HEURISTICS", dict(heuristics.HEURISTICS))
-    tiny = [*TINY_OVERRIDES, "env.action_mode=placement", "trainer.frames=64", "run_dir=run"]
-    assert cli.main(["train", "agent=linear", "--config-dir", "mine", *tiny]) == 0
-    assert Path("run/run.json").is_file()
