@@ -4,16 +4,10 @@ import inspect
 from typing import Any
 
 import pytest
-import torch
 from omegaconf import OmegaConf
 from tests.agents.algorithms.test_every_agent import LEARNERS
-from tests.agents.conftest import TINY_OVERRIDES
-from torch import Tensor
 
-from agents.algorithms.optimization import GatedAdam
-from agents.config.build import build_agent, build_env
 from agents.config.checks import files, load, locate
-from agents.config.compose import compose
 from agents.nested import targets
 from agents.options import option_hints
 from packing_env.values import Option, declared
@@ -63,34 +57,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_an_agent_in_python_is_the_agent_of_the_command_line(name: str) -> None:
-    config = compose("train", [*TINY_OVERRIDES, f"agent={name}", "device=cpu"])
-    env = build_env(config)
-    torch.manual_seed(0)
-    from_command = build_agent(config, env)
-    torch.manual_seed(0)
-    in_python = locate(config.agent, "agent")(env)
-    first, second = (dict(flat(each.state_dict())) for each in (from_command, in_python))
-    assert first.keys() == second.keys()
-    for key, value in first.items():
-        same = (
-            torch.equal(value, second[key]) if isinstance(value, Tensor) else value == second[key]
-        )
-        assert same, key
-    assert numbers(from_command) == numbers(in_python)
-
-
-def numbers(part: Any) -> dict[str, Any]:
-    """The plain settings of an agent and of its optimizers."""
-    found = {k: v for k, v in vars(part).items() if isinstance(v, (int, float, str, bool))}
-    inner = {k: numbers(v) for k, v in vars(part).items() if isinstance(v, GatedAdam)}
-    return found | inner
-
-
-def flat(node: Any, path: str = ""):
-    if hasattr(node, "items"):
-        for key, value in node.items():
-            yield from flat(value, f"{path}.{key}")
-    else:
-        yield path, node
+def test_an_agent_in_python_has_the_network_of_the_command_line() -> None:
+    networks = {path.stem: locate(load(path), "network") for path in files("network", [])}
+    for path in files("agent", []):
+        if path.stem not in LEARNERS:
+            continue
+        entries: Any = OmegaConf.to_container(load(path), resolve=False)
+        chosen = {k: v for entry in entries["defaults"] for k, v in dict(entry).items()}
+        agent = locate(load(path), "agent")
+        own = inspect.signature(agent).parameters["network"].default or agent.own_network
+        assert networks[chosen["override /network@_global_.network"]] is own, path
