@@ -82,7 +82,6 @@ class Contact:
 
     def areas(self) -> tuple[Tensor, Tensor]:
         """Return the numbers of supporting cells and of footprint cells."""
-        # Padding orientations (which < 0) have no support, so their footprint does not matter.
         count = kernels.support_count(
             self.heightmap,
             self.bottom,
@@ -92,9 +91,12 @@ class Contact:
             which=self.which,
             size=self.footprint_size,
         )
-        area = torch.isfinite(self.bottom).sum((-2, -1))
-        if self.which is not None:
-            area = area[self.which.clamp(min=0)]
+        # Measure the fewer surfaces: all of the catalogue, or one per row and orientation. Padding
+        # orientations (which < 0) have no support, so their footprint does not matter.
+        if self.which is not None and self.which.numel() > len(self.bottom):
+            area = torch.isfinite(self.bottom).sum((-2, -1))[self.which.clamp(min=0)]
+        else:
+            area = torch.isfinite(self.gathered).sum((-2, -1))
         return count, area[:, :, None, None]
 
     def corners(self, at_highest: bool) -> tuple[Tensor, Tensor]:

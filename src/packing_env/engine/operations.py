@@ -125,9 +125,7 @@ class Operations:
             return None
         # 1. Decode, look up and commit; then list the orientations of the items that become
         #    visible.
-        # Only rules that read contacts need the surfaces.
-        needed = self.params.stability != "none" or bool(preference.active(self.params))
-        ahead = self.ahead(len(action), action.device, surfaces=needed)
+        ahead = self.ahead(len(action), action.device)
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.decide_heights(self.task, state, action, ahead, under, outcome)
         # 2. Compute the legality of the state after the decision.
@@ -138,17 +136,12 @@ class Operations:
         kernels.observe_heights(self.task, state, judged, under, observations, start, outcome)
         return z
 
-    def ahead(
-        self, batch: int, device: torch.device, *, surfaces: bool = True
-    ) -> dict[str, Tensor]:
-        """Return buffers for the orientations of the visible items; see `step.entries.Ahead`.
-
-        Lower surfaces take most of the memory; they are empty unless ``surfaces`` is True.
-        """
+    def ahead(self, batch: int, device: torch.device) -> dict[str, Tensor]:
+        """Return buffers for the orientations of the visible items; see `step.entries.Ahead`."""
         buffers, planes = {}, self.params.num_visible * self._items["peak"].shape[1]
-        for name in ("bottom", "peak", "com", "size"):
-            table, rows = self._items[name], batch if surfaces or name != "bottom" else 0
-            shape = [rows, planes, *table.shape[2:]]
+        for name in ("peak", "com", "size"):
+            table = self._items[name]
+            shape = [batch, planes, *table.shape[2:]]
             buffers[name] = torch.empty(shape, dtype=table.dtype, device=device)
         buffers["plane"] = torch.empty([batch, planes], dtype=torch.int64, device=device)
         return buffers
@@ -186,12 +179,13 @@ class Operations:
         updated = params.num_visible > 1
         contact = stability.Contact(
             state["heightmap"],
-            ahead["bottom"],
+            self._items["bottom"].flatten(0, 1),
             kernels.close_lid(z.clone() if updated else z, ahead["peak"], params.lid),
             ahead["com"],
             params.tolerance,
             params.grid_step,
             ahead["size"],
+            which=ahead["plane"],
         )
         if not preferences:
             return contact.z, stability.judge_maps(params.stability, contact)
@@ -211,6 +205,7 @@ def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor
             contact.tolerance,
             contact.stride,
             params.num_visible,
+            which=contact.which,
         )
     # Otherwise the preferences select from the placements that the task's own rule allows.
     by_item = (params.num_visible, -1)

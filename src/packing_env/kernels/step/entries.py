@@ -133,15 +133,14 @@ Ahead = declare_entries(
     "Ahead",
     """
     plane   int64    B L R
-    bottom  float32  B L RUV
     peak    float32  B L R
     com     int64    B L 2R
     size    int64    B L 2R
     """,
 )
 """The orientations of the visible items: the index of the lower surface (negative without an item);
-the surface itself (+inf without an item, empty if no rule reads it); the highest point; the centre
-of mass; the window. The tensors have one axis for items and orientations together.
+the highest point; the centre of mass; the window. The tensors have one axis for items and
+orientations together.
 """
 
 Counts = declare_entries(

@@ -6,6 +6,8 @@ kernels and rules compute the maps of all placements.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from torch import Tensor
 
@@ -106,10 +108,6 @@ def _list_ahead(state, items, row, ahead):
         for orientation in range(orientations):
             plane = item * orientations + orientation
             ahead.plane[row, slot, orientation] = plane if there else -1
-        if ahead.bottom.size and there:
-            copy(items.bottom[item], ahead.bottom[row, slot])
-        elif ahead.bottom.size:
-            ahead.bottom[row, slot][:] = INF
         copy(items.peak[item], ahead.peak[row, slot])
         copy(items.com[item], ahead.com[row, slot])
         copy(items.size[item], ahead.size[row, slot])
@@ -217,7 +215,8 @@ def decide(
         constants.scratch[constants.batch] = edges
     filled = (constants.ahead.table(ahead), constants.outcome.table(outcome))
     given = (constants.tables, action.numpy(), under.numpy(), filled, edges)
-    run(_decide, given, len(under), ahead[1].numel(), keep=(*ahead, *outcome, constants))
+    work = len(under) * math.prod(constants.shape)
+    run(_decide, given, len(under), work, keep=(*ahead, *outcome, constants))
 
 
 def observe_places(

@@ -99,7 +99,6 @@ class Constants:
         self.ahead = Template(
             Ahead(
                 plane=(*next_items, orientations),
-                bottom=(*next_items, kinds.bottom[0].numel()),
                 peak=(*next_items, orientations),
                 com=pairs,
                 size=pairs,

@@ -21,7 +21,7 @@ _COM_HULL = implement(
 )
 _TIERED_HULL = declare(
     "numba_tiered_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, Tensor margin,"
-    " float tolerance, int stride, int items) -> Tensor",
+    " float tolerance, int stride, int items, Tensor? which=None) -> Tensor",
     cpu=f"{__name__}.hull_numba:tiered_hull",
     fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.bool),
 )
@@ -88,20 +88,22 @@ def com_hull(
 
 def tiered_hull(
     heightmap: Float[Tensor, "B X Y"],
-    bottom: Float[Tensor, "B P U V"],
+    bottom: Float[Tensor, "B P U V"] | Float[Tensor, "K U V"],
     z: Float[Tensor, "B P Xs Ys"],
     com: Int[Tensor, "B P 2"],
     margin: Int[Tensor, "B P tiers 2"],
     tolerance: float,
     stride: int,
     items: int,
+    *,
+    which: Int[Tensor, "B P"] | None = None,
 ) -> Bool[Tensor, "B P Xs Ys"]:
     """Return the stable placements of each item by the first margin that leaves it a placement.
 
     Only numba, on the CPU, implements this operation. The arguments are those of :func:`com_hull`,
     for the orientations ``P = items * R`` of several items. Later margins are not tested.
     """
-    found: Tensor = _TIERED_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items)
+    found: Tensor = _TIERED_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items, which)
     return found
 
 

@@ -247,7 +247,8 @@ def tiered_hull(
     tolerance: float,
     stride: int,
     items: int,
+    which: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.tiered_hull`."""
     task = (np.float32(tolerance), stride, False)
-    return _judge((heightmap, bottom, None, z, com), margin, task, items)
+    return _judge((heightmap, bottom, which, z, com), margin, task, items)
