@@ -31,10 +31,6 @@ from packing_env.core.orientation import (
 from packing_env.core.voxels import VoxelGround
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, State
 
-_PARTS = 8
-"""Number of parts into which the planes are divided for the comparison with the lid."""
-
-
 # ------------------------------------------------------------------ all placements of a state
 
 
@@ -83,8 +79,8 @@ def placement_maps(
     # 1. Rest heights; +inf where the footprint leaves the container.
     below = surfaces(item_id, there, catalogue)
     z = below.rest_heights(heightmap, params.grid_step)
-    # 2. The lid.
-    legal = _below_lid(z, catalogue["peak"][item_id].flatten(1, 2), params)
+    # 2. The lid: float32(z + peak), rounded as in the reference.
+    legal = z + catalogue["peak"][item_id].flatten(1, 2)[..., None, None] <= params.lid
     # 3. Stability; the height of placements above the lid becomes +inf, which rules skip.
     if params.stability != "none":
         judged = torch.where(legal, z, torch.inf)
@@ -93,18 +89,6 @@ def placement_maps(
     # 4. The range of lower corners.
     shape = (*item_id.shape, -1, *z.shape[2:])
     return _within_range(Maps(z.view(shape), legal.view(shape)), catalogue["size"][item_id], params)
-
-
-def _below_lid(
-    z: Float[Tensor, "B P Xs Ys"], peak: Float[Tensor, "B P"], params: PackingParams
-) -> Bool[Tensor, "B P Xs Ys"]:
-    """Return which placements stay below the lid; works in parts, to use less memory."""
-    # float32(z + peak), rounded as in the reference.
-    below = torch.empty_like(z, dtype=torch.bool)
-    parts = (values.tensor_split(_PARTS, 1) for values in (below, z, peak))
-    for part, heights, top in zip(*parts, strict=True):
-        part.copy_(heights + top[:, :, None, None] <= params.lid)
-    return below
 
 
 def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParams) -> Maps:
