@@ -174,13 +174,12 @@ class Operations:
         preferences = preference.active(params)
         if params.stability == "none" and not preferences:
             return z, z.new_empty((0, *z.shape[1:]), dtype=torch.bool)
-        # Placements above the lid get height +inf, which no rule accepts. Copy the rest heights
-        # that the next step updates.
-        updated = params.num_visible > 1
+        # Placements above the lid get height +inf, which no rule accepts. They keep it in the maps
+        # that the next step updates, because heights only rise during an episode.
         contact = stability.Contact(
             state["heightmap"],
             self._items["bottom"].flatten(0, 1),
-            kernels.close_lid(z.clone() if updated else z, ahead["peak"], params.lid),
+            kernels.close_lid(z, ahead["peak"], params.lid),
             ahead["com"],
             params.tolerance,
             params.grid_step,
