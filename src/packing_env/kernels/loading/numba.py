@@ -48,22 +48,11 @@ def _find_neighbours(space, load, near):
 
 
 @jit
-def _most_contact(low, sides, space, container):
-    """Return the share of a block's surface on walls and on faces of its space."""
-    touched, surface = 0.0, 0.0
-    for a in range(3):
-        area = np.float64(sides[(a + 1) % 3]) * sides[(a + 2) % 3]
-        surface += 2.0 * area
-        for far in range(2):
-            plane = low[a] + sides[a] * far
-            if plane == container[a] * far or plane == space[a + 3 * far]:
-                touched += area
-    return touched / surface
-
-
-@jit
 def _contact(low, sides, space, container, placed, near):
-    """Return the share of a block's surface that lies on walls or blocks."""
+    """Return the share of a block's surface that lies on walls or blocks.
+
+    If ``near`` is None, each face of the space counts as covered by blocks: an upper bound.
+    """
     touched, surface = 0.0, 0.0
     for a in range(3):
         b, c = (a + 1) % 3, (a + 2) % 3
@@ -76,6 +65,9 @@ def _contact(low, sides, space, container, placed, near):
                 touched += area
             elif plane == space[a + 3 * far]:
                 # On a face of the space, count the blocks that touch this face.
+                if near is None:
+                    touched += area
+                    continue
                 for k in range(1, near[2 * a + far, 0] + 1):
                     p = near[2 * a + far, k]
                     over_b = min(low[b] + sides[b], placed[p, 3 + b]) - max(low[b], placed[p, b])
@@ -184,7 +176,7 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
             continue
         # Contact takes the most time, so bound the rank first.
         bound = worth * _usable(sides, space, room)
-        most = _most_contact(low, sides, space, room.container)
+        most = _contact(low, sides, space, room.container, load[0], None)
         if found > last and bound * most**4 <= value[last]:
             continue
         rank = bound * _contact(low, sides, space, room.container, load[0], near) ** 4
@@ -269,7 +261,6 @@ def _complete(problem, candidates, opened, load, left, memory, halt):
 
 @jit
 def _copy_load(beam, s, spaces, placed, left):
-    """Copy load ``s`` of a beam."""
     for k in range(beam.num_spaces[s]):
         copy(beam.spaces[s, k], spaces[k])
     for k in range(beam.num_placed[s]):

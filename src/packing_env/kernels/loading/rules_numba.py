@@ -146,7 +146,7 @@ def load_below(n, weight, rules, pile):
 
 
 @jit
-def _add(box, kind, rules, pile, found):
+def _add(box, kind, weight, pile, found):
     """Enter a cuboid with its contacts; return False if the pile has no room for them."""
     n = pile.size[0]
     start = pile.first[n]
@@ -154,7 +154,8 @@ def _add(box, kind, rules, pile, found):
         return False
     for a in range(6):
         pile.boxes[n, a] = box[a]
-    pile.kind[n], pile.borne[n] = kind, 0
+    pile.kind[n], pile.weights[n], pile.borne[n] = kind, weight, 0
+    pile.total[0] += weight
     for k in range(found if box[2] > 0 else 0):
         pile.on[start + k] = pile.contacts[k, 0]
     pile.first[n + 1] = start + (found if box[2] > 0 else 0)
@@ -172,8 +173,7 @@ def retreat(pile, rules, count):
         kind = pile.kind[n]
         if rules.below and kind >= 0:
             load_below(n, -rules.weight[kind], rules, pile)
-        if kind >= 0:
-            pile.total[0] -= pile.weights[n]
+        pile.total[0] -= pile.weights[n]
         pile.size[0] = n
     while pile.num_near[0] and pile.near[pile.num_near[0] - 1] >= pile.size[0]:
         pile.num_near[0] -= 1
@@ -195,10 +195,8 @@ def enter_box(box, kind, rules, pile, judge):
     weight = rules.weight[kind]
     if judge and pile.total[0] + weight > rules.weight_limit:
         return False
-    if not _add(box, kind, rules, pile, found):
+    if not _add(box, kind, weight, pile, found):
         return False
-    pile.weights[n] = weight
-    pile.total[0] += weight
     return not rules.below or load_below(n, weight, rules, pile)[0] or not judge
 
 
@@ -247,12 +245,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
     weight = rules.weight[kind] * repeats[0] * repeats[1] * repeats[2]
     if judge and pile.total[0] + weight > rules.weight_limit:
         return False
-    n = pile.size[0]
-    if not _add(box, kind, rules, pile, np.int64(0)):
-        return False
-    pile.weights[n] = weight
-    pile.total[0] += weight
-    return True
+    return _add(box, kind, weight, pile, np.int64(0))
 
 
 @jit
@@ -315,7 +308,7 @@ def enter_before(pile, problem):
     pile.size[0], pile.num_near[0], pile.total[0], pile.first[0] = 0, 0, 0, 0
     before = problem.room.before
     for k in range(before.shape[0]):
-        _add(before[k], np.int32(-1), problem.rules, pile, np.int64(0))
+        _add(before[k], np.int32(-1), np.int64(0), pile, np.int64(0))
 
 
 @jit
