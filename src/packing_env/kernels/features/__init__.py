@@ -13,18 +13,9 @@ from torch import Tensor
 
 from packing_env.kernels.backends import implement, select
 from packing_env.kernels.features import eager
-
-NONE = eager.NONE
-"""Value of a minimum over an empty set of positions."""
-
-FIXED = eager.FIXED
-"""Number of features of a window before the counts by level."""
-
-MOST = eager.MOST
-"""Largest feature."""
-
-SHAPE = eager.SHAPE
-"""Number of features of the whole map before the counts by bin."""
+from packing_env.kernels.features.eager import FIXED, SHAPE
+from packing_env.kernels.features.eager import MOST as MOST
+from packing_env.kernels.features.eager import NONE as NONE
 
 
 def num_features(
