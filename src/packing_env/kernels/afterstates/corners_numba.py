@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.afterstates.eager import FAR
-from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.compiled.jit import jit, sift
 
 _NOWHERE = 2**30
 """Rest height of illegal placements."""
 _PLACES = 2**31
-"""Exceeds the number of placements: ``key * _PLACES + placement`` sorts by key, then placement."""
+"""Exceeds the number of placements: ``key * _PLACES + placement`` sorts by key, then placement.
+
+Heaps have their largest number on top, so they hold the negated numbers.
+"""
 
 
 @jit
@@ -96,7 +99,6 @@ def _lattice(rest, legal, units, z):
 
 @jit
 def _peak(surface, size):
-    """Return the height of the highest cell of a surface."""
     found = np.int64(surface[0, 0])
     for u in range(size[0]):
         for v in range(size[1]):
@@ -129,7 +131,7 @@ def _corners(shape, rest, z, plane, task, size, cells, sums, codes, count, lowes
             gap = cells * np.int64(at) - np.int64(sums[i * width + j])
             walls = min(x, x_cells - size[0] - x) + min(y, y_cells - size[1] - y)
             key = 2 * gap // cells + at + peak + per_cell * walls
-            codes[count] = key * _PLACES + place
+            codes[count] = -(key * _PLACES + place)
             count += 1
     return count
 
@@ -165,37 +167,19 @@ def all_corners(row_sums, shape, rest, legal, row, tables, stride, scales, space
 
 
 @jit
-def _sift(heap, at):
-    """Move the number at ``at`` down the heap until both its children are larger."""
-    if heap.size == 0:
-        return
-    value = heap[at]
-    while 2 * at + 1 < heap.size:
-        child = 2 * at + 1
-        if child + 1 < heap.size and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= value:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = value
-
-
-@jit
 def _heapify(heap):
-    """Make numbers a heap: entry i is at most its children, entries 2 i + 1 and 2 i + 2."""
-    for k in range(heap.size // 2):
-        _sift(heap, heap.size // 2 - 1 - k)
+    """Make numbers a heap: entry i is at least its children, entries 2 i + 1 and 2 i + 2."""
+    for k in range(heap.size // 2 - 1, -1, -1):
+        sift(heap, heap.size, k, heap[k])
 
 
 @jit
 def _take(codes, heaps, item):
     """Remove the placement of smallest key from an item's heap, which must not be empty."""
-    begin, last = heaps[item, 0], heaps[item, 0] + heaps[item, 1] - 1
-    place = codes[begin] % _PLACES
-    codes[begin] = codes[last]
-    _sift(codes[begin:last], 0)
-    heaps[item, 1] -= 1
+    begin, last = heaps[item, 0], heaps[item, 1] - 1
+    place = -codes[begin] % _PLACES
+    sift(codes[begin:], last, 0, codes[begin + last])
+    heaps[item, 1] = last
     return place
 
 
@@ -209,7 +193,7 @@ def in_turn(codes, heaps, first, index):
     total, listed = 0, False
     for item in range(len(heaps)):
         for k in range(heaps[item, 1]):
-            listed |= codes[heaps[item, 0] + k] % _PLACES == first
+            listed |= -codes[heaps[item, 0] + k] % _PLACES == first
         total += heaps[item, 1]
     if first < 0:
         return total

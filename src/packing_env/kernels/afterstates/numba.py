@@ -11,20 +11,11 @@ from packing_env.kernels.compiled.jit import array, jit, kernel, run
 
 
 @jit
-def _differs(heights, z, x, first, last):
-    """Return True if a cell from ``(x, first)`` to before ``(x, last)`` is not at height z."""
+def _differs(line, z, first, last):
+    """Return True if a cell from ``first`` to before ``last`` of a line is not at height z."""
     found = False
-    for y in range(first, last):
-        found |= heights[x, y] != z
-    return found
-
-
-@jit
-def _differs_across(heights, z, y, first, last):
-    """Return True if a cell from ``(first, y)`` to before ``(last, y)`` is not at height z."""
-    found = False
-    for x in range(first, last):
-        found |= heights[x, y] != z
+    for k in range(first, last):
+        found |= line[k] != z
     return found
 
 
@@ -33,12 +24,12 @@ def _touches(heights, z, x, y, w, h):
     """Return True if a cuboid at rest touches something in both x and y."""
     end_x, end_y = x + w, y + h
     if x > 0 and end_x < heights.shape[0]:
-        low = _differs(heights, z, x - 1, y, end_y)
-        if not low and not _differs(heights, z, end_x, y, end_y):
+        low = _differs(heights[x - 1], z, y, end_y)
+        if not low and not _differs(heights[end_x], z, y, end_y):
             return False
     if y > 0 and end_y < heights.shape[1]:
-        low = _differs_across(heights, z, y - 1, x, end_x)
-        if not low and not _differs_across(heights, z, end_y, x, end_x):
+        low = _differs(heights[:, y - 1], z, x, end_x)
+        if not low and not _differs(heights[:, end_y], z, x, end_x):
             return False
     return True
 

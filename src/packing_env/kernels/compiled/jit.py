@@ -291,6 +291,21 @@ def row_maxima(heightmap, ridge):
     return lowest, highest
 
 
+@jit
+def sift(keys, size, at, key):
+    """Insert a key into a max-heap of ``size`` entries, moving down from the empty entry ``at``."""
+    while True:
+        # The larger child moves up until the key fits.
+        child = 2 * at + 1
+        if child + 1 < size and keys[child + 1] > keys[child]:
+            child += 1
+        if child >= size or keys[child] <= key:
+            break
+        keys[at] = keys[child]
+        at = child
+    keys[at] = key
+
+
 @jit_arrays
 def tap_offsets(window_x, window_y, stride, xs, ys):
     """Return (at_row, at_column): at_row[u] + at_column[v] is where cell (u, v) begins to read."""

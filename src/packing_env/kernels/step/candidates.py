@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from packing_env.kernels.compiled.jit import INF, jit, kernel, run
+from packing_env.kernels.compiled.jit import INF, jit, kernel, run, sift
 from packing_env.kernels.compiled.tables import clear, copy
 from packing_env.kernels.step.entries import Tensors
 
@@ -46,21 +46,6 @@ def _by_level(heights, legal, scale, capacity, ends, order):
 
 
 @jit
-def _sift(keys, size, at, key):
-    """Insert a key into a max-heap of ``size`` entries, moving down from the empty entry ``at``."""
-    while True:
-        # The larger child moves up until the key fits.
-        child = 2 * at + 1
-        if child + 1 < size and keys[child + 1] > keys[child]:
-            child += 1
-        if child >= size or keys[child] <= key:
-            break
-        keys[at] = keys[child]
-        at = child
-    keys[at] = key
-
-
-@jit
 def _by_height(bits, legal, capacity, keys, order):
     """List the legal placements of lowest rest height, ties by index; return their number.
 
@@ -81,11 +66,11 @@ def _by_height(bits, legal, capacity, keys, order):
                 keys[at] = key
                 size += 1
             elif key < keys[0]:
-                _sift(keys, size, 0, key)
+                sift(keys, size, 0, key)
     # Remove the largest key repeatedly: this sorts the list from its end.
     for last in range(size - 1, -1, -1):
         order[last] = keys[0] & 0xFFFFFFFF
-        _sift(keys, last, 0, keys[last])
+        sift(keys, last, 0, keys[last])
     return size
 
 
