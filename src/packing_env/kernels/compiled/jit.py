@@ -221,18 +221,6 @@ def jit_ordered(function: Callable[..., Any]) -> Callable[..., Any]:
     return jit(function, fastmath={"nnan", "nsz"})
 
 
-@jit
-def split_phases(heightmap, stride, phases):
-    """Set phases[p, q, i, j] = heightmap[stride * i + p, stride * j + q]."""
-    length, width = heightmap.shape
-    # Cells that are one lattice step apart become neighbours, so loops vectorise.
-    for p in range(stride):
-        for q in range(stride):
-            for i in range((length - p + stride - 1) // stride):
-                for j in range((width - q + stride - 1) // stride):
-                    phases[p, q, i, j] = heightmap[stride * i + p, stride * j + q]
-
-
 @jit_ordered
 def extent(bottom):
     """Return the window cells (w, h) up to the last finite one and the minimum, or (0, 0, inf)."""
@@ -261,11 +249,17 @@ def extent_of(bottom, size, which):
     w, h = min(size[which, 0], bottom.shape[0]), min(size[which, 1], bottom.shape[1])
     if w <= 0 or h <= 0:
         return 0, 0, INF
+    return w, h, lowest_in(bottom[:w, :h])
+
+
+@jit_ordered
+def lowest_in(cells):
+    """Return the minimum of a surface [U, V]."""
     lowest = INF
-    for u in range(w):
-        for v in range(h):
-            lowest = min(lowest, bottom[u, v])
-    return w, h, lowest
+    for u in range(cells.shape[0]):
+        for v in range(cells.shape[1]):
+            lowest = min(lowest, cells[u, v])
+    return lowest
 
 
 @jit_ordered
@@ -275,20 +269,6 @@ def lowest_of(values):
     for i in range(values.size):
         lowest = min(lowest, values[i])
     return lowest
-
-
-@jit_ordered
-def row_maxima(heightmap, ridge):
-    """Fill ``ridge`` with the maximum of each row; return the overall minimum and maximum."""
-    lowest, highest = INF, -INF
-    for x in range(heightmap.shape[0]):
-        low, high = INF, -INF
-        for y in range(heightmap.shape[1]):
-            low = min(low, heightmap[x, y])
-            high = max(high, heightmap[x, y])
-        ridge[x] = high
-        lowest, highest = min(lowest, low), max(highest, high)
-    return lowest, highest
 
 
 @jit

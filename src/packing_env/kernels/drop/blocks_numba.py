@@ -13,7 +13,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from packing_env.kernels.compiled.jit import INF, jit, jit_arrays, jit_ordered
+from packing_env.kernels.compiled.jit import INF, jit, jit_arrays, jit_ordered, lowest_in
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 
 ROWS = 4
@@ -58,7 +58,6 @@ def new_blocks(length, width, window, stride):
 
 @jit
 def _block_side(stride):
-    """Return the number of cells along a block's side."""
     return (_SIDE + stride - 1) // stride * stride
 
 
@@ -84,17 +83,8 @@ def _raise_line(line, other, sign):
         line[k] = max(line[k], sign * other[k])
 
 
-@jit_ordered
-def _lowest_in(cells):
-    lowest = INF
-    for u in range(cells.shape[0]):
-        for v in range(cells.shape[1]):
-            lowest = min(lowest, cells[u, v])
-    return lowest
-
-
 @jit
-def _pool(heightmap, sign, sizes, steps, line, pooled):
+def pool(heightmap, sign, sizes, steps, line, pooled):
     """Set pooled[x, y] to the maximum of sign times the ground in a block at (x, y).
 
     sizes are (stride, rows, columns), the last two in lattice steps.
@@ -133,7 +123,7 @@ def _list_blocks(bottom, stride, work):
     for a in range(0, w, side):
         for c in range(0, h, side):
             cells = bottom[a : min(a + side, w), c : min(c + side, h)]
-            lowest = _lowest_in(cells)
+            lowest = lowest_in(cells)
             if lowest == INF:
                 continue
             blocks.first[count], blocks.least[count] = n, lowest
@@ -202,7 +192,7 @@ def raise_by_blocks(z, cells, ground, work, stride):
         sizes = (stride, ROWS + across, LANES + across)
         for k in range(2):
             sign = np.float32(1 - 2 * k)
-            _pool(heightmap, sign, sizes, blocks.steps, blocks.line, blocks.pooled[k])
+            pool(heightmap, sign, sizes, blocks.steps, blocks.line, blocks.pooled[k])
     # 2. Raise the placements, strip by strip.
     count = _list_blocks(cells, stride, work)
     for i in range(0, nx, ROWS):

@@ -31,9 +31,7 @@ from packing_env.kernels.compiled.jit import (
     jit_arrays,
     jit_ordered,
     kernel,
-    row_maxima,
     run,
-    split_phases,
     tap_offsets,
 )
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
@@ -52,15 +50,19 @@ _LARGE = 1000
 _FLAT = 256
 """Number of window cells above which the highest ground is found along y and then along x."""
 
-Ground = namedtuple("Ground", "heightmap heights lowest highest")
-"""A heightmap ``[X, Y]``, its phases in one line (:func:`ground_buffers`), and its extremes."""
+Phases = namedtuple("Phases", "heights split ridge")
+"""A heightmap split by lattice phase, in one padded line and with four axes; its rows' maxima."""
 
-Work = namedtuple("Work", "taps places lines best blocks")
+Ground = namedtuple("Ground", "heightmap heights lowest highest")
+"""A heightmap ``[X, Y]``, its `Phases` in one line, and its extremes."""
+
+Work = namedtuple("Work", "taps places first lines best blocks")
 """Scratch memory of :func:`drop_plane`.
 
 Attributes:
     taps: Offset and level of each tap.
     places: Offsets of the window's rows and columns, from `tap_offsets`.
+    first: Index of the first tap of each window row; an additional entry is the end.
     lines: Three lines for :func:`_flat_map`.
     best: The rest heights of a strip.
     blocks: `blocks_numba.Blocks`.
@@ -68,17 +70,22 @@ Attributes:
 
 
 @jit
-def _list_taps(bottom, bounds, places, taps):
-    """Fill ``taps`` with the cells that can raise z above its lower bound; return their number."""
+def list_taps(bottom, columns, bounds, work):
+    """List the cells of some window columns that can raise z above its lower bound; row by row.
+
+    ``bounds`` are the highest ground and the lower bound. Returns the number of taps.
+    """
     highest, floor = bounds
-    at_row, at_column = places
-    offset, level = taps
+    at_row, at_column = work.places
+    offset, level = work.taps
     n = 0
     for u in range(bottom.shape[0]):
-        for v in range(bottom.shape[1]):
+        work.first[u] = n
+        for v in range(columns[0], columns[1]):
             # Write first, then count: this avoids a branch.
             offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
             n += 1 if highest - bottom[u, v] > floor else 0
+    work.first[bottom.shape[0]] = n
     return n
 
 
@@ -148,12 +155,14 @@ def _flat_map(heightmap, w, h, base, stride, z, lines):
 
 
 @jit_ordered
-def _is_flat(bottom, base):
-    highest = base
-    for u in range(bottom.shape[0]):
-        for v in range(bottom.shape[1]):
-            highest = max(highest, bottom[u, v])
-        if highest > base:
+def is_flat(cells):
+    """Return True if all cells of a surface are equal."""
+    level = cells[0, 0]
+    for u in range(cells.shape[0]):
+        differ, row = np.int32(0), cells[u]
+        for v in range(row.size):
+            differ |= np.int32(row[v] != level)
+        if differ:
             return False
     return True
 
@@ -162,7 +171,7 @@ def _is_flat(bottom, base):
 def drop_plane(z, bottom, size, ground, work, stride):
     """Fill z [X', Y'] with the rest heights of one orientation, whose size is from `extent`.
 
-    ground is a `Ground` and work comes from :func:`drop_work`; call :func:`enter_ground` first.
+    ground is a `Ground` and work comes from :func:`drop_work`.
     """
     length, width = ground.heightmap.shape
     w, h, base = size
@@ -173,13 +182,13 @@ def drop_plane(z, bottom, size, ground, work, stride):
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     cells = bottom[:w, :h]
     # 2. The placements inside the container, by the method that suits the item.
-    if w * h >= _FLAT and _is_flat(cells, base):
+    if w * h >= _FLAT and is_flat(cells):
         _flat_map(ground.heightmap, w, h, base, stride, z, work.lines)
     elif w * h >= _LARGE and ground.highest > ground.lowest:
         raise_by_blocks(z, cells, ground, work, stride)
     else:
         floor = ground.lowest - base
-        n = _list_taps(cells, (ground.highest, floor), work.places, work.taps)
+        n = list_taps(cells, (0, h), (ground.highest, floor), work)
         _raise_strips(z, (nx, ny), floor, ground.heights, work.taps, n, work.best)
     # 3. The placements that leave the container.
     for x in range(nx):
@@ -196,6 +205,7 @@ def drop_work(length, width, window_x, window_y, stride):
     return Work(
         taps=(np.empty(cells, np.int64), np.empty(cells, np.float32)),
         places=tap_offsets(window_x, window_y, stride, xs, ys),
+        first=np.empty(window_x + 1, np.int64),
         lines=(np.empty(line, np.float32), np.empty(line, np.float32), np.empty(line, np.float32)),
         best=np.empty(ROWS * LANES, np.float32),
         blocks=new_blocks(length, width, (window_x, window_y), stride),
@@ -203,20 +213,35 @@ def drop_work(length, width, window_x, window_y, stride):
 
 
 @jit_arrays
-def ground_buffers(length, stride, xs, ys):
-    """Allocate a container's heights by phase (flat and padded, and with four axes), and rows."""
+def new_phases(length, width, stride):
+    """Allocate `Phases`."""
+    xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
     cells = stride * stride * xs * ys
-    flat = np.zeros(cells + 2 * LANES, np.float32)
-    return flat, flat[:cells].reshape(stride, stride, xs, ys), np.empty(length, np.float32)
+    heights = np.zeros(cells + 2 * LANES, np.float32)
+    split = heights[:cells].reshape(stride, stride, xs, ys)
+    return Phases(heights, split, np.empty(length, np.float32))
 
 
-@jit
-def enter_ground(heightmap, stride, buffers, work):
-    """Split a heightmap by phase, discard values of the previous one; return its extremes."""
-    _, phases, ridge = buffers
-    split_phases(heightmap, stride, phases)
-    work.blocks.known[0] = False
-    return row_maxima(heightmap, ridge)
+@jit_ordered
+def read_phases(heightmap, stride, phases):
+    """Fill `Phases` with a heightmap; return its minimum and maximum."""
+    length, width = heightmap.shape
+    # 1. Cells that are one lattice step apart become neighbours, so loops vectorise.
+    for p in range(stride):
+        for q in range(stride):
+            for i in range((length - p + stride - 1) // stride):
+                for j in range((width - q + stride - 1) // stride):
+                    phases.split[p, q, i, j] = heightmap[stride * i + p, stride * j + q]
+    # 2. The extremes of each row, and of all rows.
+    lowest, highest = INF, -INF
+    for x in range(length):
+        low, high = INF, -INF
+        for y in range(width):
+            low = min(low, heightmap[x, y])
+            high = max(high, heightmap[x, y])
+        phases.ridge[x] = high
+        lowest, highest = min(lowest, low), max(highest, high)
+    return lowest, highest
 
 
 @jit
@@ -238,7 +263,7 @@ def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):
     _, length, width = heightmap.shape
     _, window_x, window_y = bottom.shape
     orientations = z.shape[1]
-    buffers = ground_buffers(length, stride, z.shape[2], z.shape[3])
+    phases = new_phases(length, width, stride)
     work = drop_work(length, width, window_x, window_y, stride)
     current, lowest, highest = -1, INF, -INF
     for index in range(start, stop):
@@ -246,8 +271,9 @@ def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):
         b, r = index // orientations, index % orientations
         if b != current:
             current = b
-            lowest, highest = enter_ground(heightmap[b], stride, buffers, work)
-        ground = Ground(heightmap[b], buffers[0], lowest, highest)
+            lowest, highest = read_phases(heightmap[b], stride, phases)
+            work.blocks.known[0] = False
+        ground = Ground(heightmap[b], phases.heights, lowest, highest)
         # 2. The map of the orientation.
         chosen = surface_of(which, b, r, orientations, bottom.shape[0])
         if chosen < 0:

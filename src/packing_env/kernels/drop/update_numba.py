@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import (
@@ -29,29 +28,11 @@ from packing_env.kernels.drop.numba import (
     Ground,
     drop_plane,
     drop_work,
-    enter_ground,
-    ground_buffers,
+    list_taps,
+    new_phases,
+    read_phases,
     surface_of,
 )
-
-
-@jit
-def _list_taps(bottom, columns, bounds, work, first):
-    """List the cells of some window columns that can raise z on the highest ground, row by row.
-
-    first[u] is the index of the first cell of row u.
-    """
-    top, low = bounds
-    at_row, at_column = work.places
-    offset, level = work.taps
-    n = 0
-    for u in range(bottom.shape[0]):
-        first[u] = n
-        for v in range(columns[0], columns[1]):
-            # Write first, then count: this avoids a branch.
-            offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
-            n += 1 if top - bottom[u, v] > low else 0
-    first[bottom.shape[0]] = n
 
 
 @jit
@@ -62,7 +43,7 @@ def _reached(start, stop, side, count, stride):
 
 
 @jit
-def _raise_map(z, bottom, size, rose, ground, work, first, stride):
+def _raise_map(z, bottom, size, rose, ground, work, stride):
     """Raise the map of an orientation of size (w, h) where windows overlap the risen rectangle."""
     w, h = size
     (x0, x1, y0, y1), top = rose
@@ -77,11 +58,11 @@ def _raise_map(z, bottom, size, rose, ground, work, first, stride):
     for i in range(i0, i1 + 1):
         low = min(low, lowest_of(z[i, j0 : j1 + 1]))
     columns = (max(0, y0 - stride * j1), min(h, y1 - stride * j0))
-    _list_taps(bottom[:w], columns, (top, low), work, first)
+    list_taps(bottom[:w], columns, (top, low), work)
     # 3. Raise them row by row, with the window rows that lie on the rectangle.
     for i in range(i0, i1 + 1):
-        start = first[max(0, x0 - stride * i)]
-        count = first[min(w, x1 - stride * i)] - start
+        start = work.first[max(0, x0 - stride * i)]
+        count = work.first[min(w, x1 - stride * i)] - start
         for j in range(j0, j1 + 1, best.size):
             beyond, at = min(best.size, j1 + 1 - j), i * ys + j
             for k in range(beyond):
@@ -125,13 +106,13 @@ def _update(known, heightmap, bottom, which, size, stride, start, stop):
     old_heightmap, old_which, z = known
     _, length, width = heightmap.shape
     surfaces, window_x, window_y = bottom.shape
-    buffers = ground_buffers(length, stride, z.shape[2], z.shape[3])
+    phases = new_phases(length, width, stride)
     work = drop_work(length, width, window_x, window_y, stride)
-    first = np.empty(window_x + 1, np.int64)
     for b in range(start, stop):
         # 1. The ground, and where it rose.
-        lowest, highest = enter_ground(heightmap[b], stride, buffers, work)
-        ground = Ground(heightmap[b], buffers[0], lowest, highest)
+        lowest, highest = read_phases(heightmap[b], stride, phases)
+        work.blocks.known[0] = False
+        ground = Ground(heightmap[b], phases.heights, lowest, highest)
         (rose, top), fell = _changed(old_heightmap[b], heightmap[b])
         for r in range(z.shape[1]):
             # 2. Find the earlier map of the surface; a new episode has none.
@@ -150,7 +131,7 @@ def _update(known, heightmap, bottom, which, size, stride, start, stop):
             w, h = size[chosen, 0], size[chosen, 1]
             if top > -INF and 0 < w <= length and h <= width:
                 risen = (rose, top)
-                _raise_map(z[b, r], bottom[chosen], (w, h), risen, ground, work, first, stride)
+                _raise_map(z[b, r], bottom[chosen], (w, h), risen, ground, work, stride)
         # 4. Record the heights and the surfaces of these maps.
         copy(heightmap[b], old_heightmap[b])
         copy(which[b], old_which[b])

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from packing_env.kernels.backends import implement, select
 from packing_env.kernels.features import eager
-from packing_env.kernels.features.eager import FIXED, SHAPE
+from packing_env.kernels.features.eager import FIXED as FIXED
 from packing_env.kernels.features.eager import MOST as MOST
 from packing_env.kernels.features.eager import NONE as NONE
+from packing_env.kernels.features.eager import SHAPE as SHAPE
 
 
 def num_features(

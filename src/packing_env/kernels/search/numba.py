@@ -25,10 +25,11 @@ from packing_env.kernels.compiled.jit import (
     lowest_of,
     run,
 )
-from packing_env.kernels.compiled.lanes import LANES
+from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 from packing_env.kernels.compiled.stability_rules import COUNTS, HULLS
 from packing_env.kernels.compiled.stable import find_support, stands
-from packing_env.kernels.search.bounds_numba import pool, raise_bounds
+from packing_env.kernels.drop.blocks_numba import pool
+from packing_env.kernels.drop.numba import is_flat
 from packing_env.kernels.search.items import REAL, WHOLE
 
 _NEVER = np.iinfo(np.int64).max
@@ -57,8 +58,45 @@ of the last flat ground that was checked, and the result. Per plane and lattice 
 whether its bounds are set. Per placement: bound or rest height ``z``, and whether it is exact.
 """
 
-Scratch = namedtuple("Scratch", "pooled best edges")
-"""Pooled heights, and memory for bounds and for edges of support."""
+Scratch = namedtuple("Scratch", "pooled squares steps line best edges")
+"""Pooled heights in one padded line: the minima of all lattice points, then the maxima. The same
+``[2, Xs, Ys]``, two arrays for `blocks_numba.pool`, and memory for bounds and for edges of support.
+"""
+
+
+@jit_ordered
+def _pool_ground(heightmap, task, scratch):
+    """Pool the heights of the square at each lattice point; return the extremes of all squares."""
+    # 1. The negated minima, and the maxima.
+    side = task.side // task.stride
+    for k in range(2):
+        sign, sizes = np.float32(2 * k - 1), (task.stride, side, side)
+        pool(heightmap, sign, sizes, scratch.steps, scratch.line, scratch.squares[k])
+    # 2. The minima, and the extremes of all squares.
+    lowest, highest, points = INF, -INF, task.xs * task.ys
+    for k in range(points):
+        scratch.pooled[k] = -scratch.pooled[k]
+        lowest = min(lowest, scratch.pooled[k])
+        highest = max(highest, scratch.pooled[points + k])
+    return lowest, highest
+
+
+@jit
+def _raise_bounds(bound, pooled, at, taps, listed, best):
+    """Raise the bounds of consecutive placements, the first at lattice point ``at``, by squares."""
+    first, count = listed
+    # Four vectors at a time, or two at the end of the row.
+    for lane in range(0, bound.size, 4 * LANES):
+        part, here = bound[lane : lane + 4 * LANES], at + lane
+        for k in range(part.size):
+            best[k] = part[k]
+        if part.size > 2 * LANES:
+            starts = (here, here + LANES, here + 2 * LANES, here + 3 * LANES)
+            raise_lanes(best, pooled, starts, taps, first, count)
+        else:
+            raise_lanes(best, pooled, (here, here + LANES), taps, first, count)
+        for k in range(part.size):
+            part[k] = best[k]
 
 
 @jit
@@ -75,7 +113,7 @@ def _set_bounds(p, item, row, ground, planes, items, task, scratch):
     while count < listed and highest - level[first + count] > floor:
         count += _TAPS_AT_ONCE
     taps = (offset, level)
-    raise_bounds(bound, scratch.pooled, row * task.ys, taps, (first, count), scratch.best)
+    _raise_bounds(bound, scratch.pooled, row * task.ys, taps, (first, count), scratch.best)
     planes.bounded[p, row] = True
 
 
@@ -121,26 +159,13 @@ def _rest_height(heightmap, bottom, z, peak, lid):
     return z
 
 
-@jit_ordered
-def _is_flat(heightmap):
-    """Return True if all heights of a window are equal."""
-    level = heightmap[0, 0]
-    for u in range(heightmap.shape[0]):
-        differ, row = np.int32(0), heightmap[u]
-        for v in range(row.size):
-            differ |= np.int32(row[v] != level)
-        if differ:
-            return False
-    return True
-
-
 @jit
 def _stands(heightmap, bottom, z, p, item, planes, task, scratch):
     """Return whether a placement is stable by the rule; flat ground is checked once per plane."""
     if not (HULLS[task.rule] or COUNTS[task.rule]):
         return True
     # 1. On flat ground at the same level as before, the result is the same.
-    even = _is_flat(heightmap)
+    even = is_flat(heightmap)
     if even and planes.flat[p] == heightmap[0, 0]:
         return planes.verdict[p]
     # 2. Measure and judge.
@@ -243,7 +268,6 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
 
 @jit_arrays
 def _allocate(count, task, window):
-    """Allocate the planes and the scratch memory."""
     # Memory for one row; the rows of a batch use it one after another.
     points = task.xs * task.ys
     planes = Planes(
@@ -257,8 +281,12 @@ def _allocate(count, task, window):
         np.empty((count, points), np.float32),
         np.empty((count, points), np.bool_),
     )
+    pooled = np.empty(2 * points + 4 * LANES, np.float32)
     scratch = Scratch(
-        np.empty(2 * points + 4 * LANES, np.float32),
+        pooled,
+        pooled[: 2 * points].reshape(2, task.xs, task.ys),
+        np.empty((task.xs, task.ys), np.float32),
+        np.empty(task.width, np.float32),
         np.zeros(4 * LANES, np.float32),
         np.empty((2, window + 2), np.float64),
     )
@@ -285,7 +313,7 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
     claim, rows, reach = planes.claim, planes.rows, planes.reach
     # 2. Row by row.
     for b in range(start, stop):
-        ground = pool(heightmap[b], task, scratch.pooled)
+        ground = _pool_ground(heightmap[b], task, scratch)
         _enter(planes, item_id[b], there[b], ground[0], items, task)
         index[b], heights[b], measured, judged = -1, INF, 0, 0
         # Take the plane with the smallest claim, until one is accepted or the search gives up.

@@ -10,35 +10,15 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from packing_env.kernels.compiled.jit import (
-    INF,
-    jit,
-    jit_arrays,
-    lowest_of,
-    row_maxima,
-    split_phases,
-    tap_offsets,
-)
+from packing_env.kernels.compiled.jit import INF, jit, jit_arrays, lowest_of, tap_offsets
 
 BLOCK = 512
 """Number of placements per pass; the data of a pass stays in the L1 cache."""
-
-Ground = namedtuple("Ground", "heights phases ridge")
-"""The heights of a container by phase, in one line and with four axes, and the maxima of its rows.
-"""
 
 Cells = namedtuple("Cells", "places offset level value threshold")
 """Scratch memory: offsets of the window's rows and columns; offset, level and value of each cell
 that can support; and the threshold of each placement.
 """
-
-
-@jit_arrays
-def new_ground(length, width, stride):
-    """Allocate a `Ground`."""
-    xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
-    phases = np.zeros((stride, stride, xs, ys), np.float32)
-    return Ground(phases.reshape(phases.size), phases, np.empty(length, np.float32))
 
 
 @jit_arrays
@@ -53,13 +33,6 @@ def new_cells(length, width, window_x, window_y, stride):
         value=np.empty(most, np.uint32),
         threshold=np.empty(xs * ys, np.float32),
     )
-
-
-@jit
-def read_ground(heightmap, stride, ground):
-    """Fill a `Ground` with a heightmap."""
-    split_phases(heightmap, stride, ground.phases)
-    row_maxima(heightmap, ground.ridge)
 
 
 @jit
@@ -139,7 +112,7 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
         """Fill ``found`` for a block of placements; skip the block if its values lack needed bits.
 
         ``lattice`` is the stride and the number of placements along y; ``block`` is the first and
-        the last placement.
+        the last placement; ``ground`` are `drop.numba.Phases`.
         """
         first, last = block
         stride, ys = lattice

@@ -21,15 +21,13 @@ from torch import Tensor
 
 from packing_env.kernels.compiled.jit import array, extent, jit, jit_arrays, kernel, run
 from packing_env.kernels.compiled.stable import find_support, holds
-from packing_env.kernels.drop.numba import surface_of, surfaces
+from packing_env.kernels.drop.numba import new_phases, read_phases, surface_of, surfaces
 from packing_env.kernels.layout import HALF_CELL, SUBCELL
 from packing_env.kernels.support.cells_numba import (
     BLOCK,
     finite_range,
     gatherer,
     new_cells,
-    new_ground,
-    read_ground,
     work_of,
 )
 
@@ -118,7 +116,7 @@ def _holds_corners(ground, bottom, bar, com, margin, centres, edges):
 def _hull_plane(stable, z, bottom, point, heightmap, ground, work, task):
     """Fill ``stable`` [X', Y'] for one orientation; return whether any placement is stable.
 
-    ``point`` holds the centre of mass and its margin, ``ground`` is a `cells_numba.Ground`, and
+    ``point`` holds the centre of mass and its margin, ``ground`` are `drop.numba.Phases`, and
     ``work`` is a `Hull`.
     """
     com, margin = point
@@ -183,14 +181,14 @@ def _tiered_hull(arrays, task, stable, items, start, stop):
     _, length, width = heightmap.shape
     surfaces, window_x, window_y = bottom.shape
     orientations, turned = z.shape[1], z.shape[1] // items
-    ground = new_ground(length, width, stride)
+    ground = new_phases(length, width, stride)
     work = _new_hull(length, width, window_x, window_y, stride)
     current = -1
     for item in range(start, stop):
         b, first = item // items, item % items * turned
         if b != current:
             current = b
-            read_ground(heightmap[b], stride, ground)
+            read_phases(heightmap[b], stride, ground)
         # The first margin that gives the item a placement decides.
         for tier in range(margin.shape[2]):
             any_held = False

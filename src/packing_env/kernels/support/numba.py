@@ -7,14 +7,12 @@ import torch
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import array, extent, jit, kernel, run
-from packing_env.kernels.drop.numba import surface_of, surfaces
+from packing_env.kernels.drop.numba import new_phases, read_phases, surface_of, surfaces
 from packing_env.kernels.support.cells_numba import (
     BLOCK,
     finite_range,
     gatherer,
     new_cells,
-    new_ground,
-    read_ground,
     work_of,
 )
 from packing_env.kernels.support.hull_numba import com_hull
@@ -38,7 +36,7 @@ def _support_count(heightmap, bottom, which, z, task, count, start, stop):
     surfaces, window_x, window_y = bottom.shape
     # 1. Memory.
     orientations, ys = z.shape[1], z.shape[3]
-    ground = new_ground(length, width, stride)
+    ground = new_phases(length, width, stride)
     cells = new_cells(length, width, window_x, window_y, stride)
     one, current = np.ones((window_x, window_y), np.uint32), -1
     # 2. One orientation after another; the ground is prepared once per row.
@@ -46,7 +44,7 @@ def _support_count(heightmap, bottom, which, z, task, count, start, stop):
         b, r = index // orientations, index % orientations
         if b != current:
             current = b
-            read_ground(heightmap[b], stride, ground)
+            read_phases(heightmap[b], stride, ground)
         chosen, counts = surface_of(which, b, r, orientations, surfaces), count[b, r].reshape(-1)
         first, last = finite_range(z[b, r].reshape(-1), tolerance, cells.threshold, counts)
         if chosen < 0 or first == last:
