@@ -69,7 +69,7 @@ class LowestPacker:
     def _in_place(self, operations: Operations, state: State, index: Int[Tensor, " B"]) -> State:
         """Carry out the decisions with the compiled operation, then set rewards and ends."""
         params, batch = self.lowest.params, len(index)
-        ahead = operations.ahead(batch, index.device, surfaces=False)
+        ahead = operations.ahead(batch, index.device)
         outcome = new_outcome(batch, index.device)
         legal, live = outcome["legal"], outcome["live"]
         before = metrics.measure(state, params)
