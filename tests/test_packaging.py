@@ -20,7 +20,6 @@ import packing_env
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-EXTRAS = PROJECT["optional-dependencies"]
 
 
 def pins() -> dict[str, str]:

@@ -43,16 +43,7 @@ PLACEHOLDERS = {"EXPERIMENT": "learn_afterstate", "N": "1000", "S": "5"}
 """Words of the pages that stand for a name or a number."""
 OPTIONS = {field.name for kind in (PackingParams, Task) for field in fields(kind)}
 """Overrides of `make_env`."""
-ONE_EPISODE = [
-    *(override for override in TINY_OVERRIDES if override != "env.num_envs=4"),
-    "network=hrl_small",
-    "env.resolution=null",
-    "env.grid_step=1",
-    "env.num_visible=2",
-    "env.max_steps=3",
-    "trainer.frames=3",
-    "agent.batch_size=4",
-]
+ONE_ROW = [override for override in TINY_OVERRIDES if override != "env.num_envs=4"]
 
 
 class ParsedError(Exception):
@@ -132,7 +123,6 @@ def test_a_documented_command_line_is_read(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("one_episode", f"{' '.join(ONE_EPISODE)} --repeats 1 --learn-repeats 1"),
         ("interfaces", "--rows 1 --actions first_legal --repeats 1"),
         ("random_steps", "--steps 1 --tasks cuboid_online"),
         ("replay_operations", "--capacity 1024 --batch-size 16 --repeats 1"),
@@ -171,6 +161,27 @@ def test_updated_maps_are_those_that_are_recomputed(monkeypatch: pytest.MonkeyPa
     (found,) = run("updated_maps", *small)["episodes"].values()
     assert found["decisions"] > 1
     assert found["same_bits"] is True
+
+
+def test_one_episode_by_its_parts() -> None:
+    """The manager picks, the worker places, transitions are stored; a case learns from them."""
+    small = ["network=hrl_small", "env.resolution=null", "env.grid_step=1", "env.num_visible=2"]
+    small += ["env.max_steps=3", "trainer.frames=3", "agent.batch_size=4"]
+    report = run("one_episode", *ONE_ROW, *small, *ONCE, "--learn-repeats", "1")
+    acts, learns = report["acts"], report["learns"]
+    parts = ("environment", "manager", "maps", "worker", "replay")
+    for values in (acts, learns):
+        assert values["steps"] == 3
+        assert values["success"] == values["items_packed"] / 3
+        assert all(values[f"{part}_seconds"] > 0 for part in parts)
+        shares = sum(values[f"{part}_seconds"] for part in parts)
+        assert shares < 1.01 * values["episode_seconds"]  # the rest: a reset, and this loop
+    spent = acts["elapsed_seconds"] - acts["build_seconds"]
+    assert acts["steps_per_second"] == pytest.approx(3 / spent)
+    assert "update_seconds" not in acts
+    assert (learns["skipped"], learns["batch_size"]) == (0, 4)
+    assert 0 < learns["manager_update_seconds"] < learns["update_seconds"]
+    assert 0 < learns["worker_update_seconds"] < learns["update_seconds"]
 
 
 def test_the_script_for_a_gpu_runs_on_a_cpu(tmp_path: Path, python: Path) -> None:

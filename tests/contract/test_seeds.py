@@ -132,4 +132,6 @@ def test_the_pool_has_a_seed_of_its_own(preset: str) -> None:
         env.reset()
         assert (env.state["seed"] == seed).all()
     assert torch.equal(pool(small_preset(preset, 3, seed=9)), pool(first))  # by default the seed
+    held_out = small_preset(preset, 3, seed=9, split="test")
+    assert not torch.equal(pool(held_out), pool(first))
     assert not torch.equal(pool(small_preset(preset, 3, seed=0)), pool(first))

@@ -1,4 +1,4 @@
-"""A whole step of compiled code has the bits of the rules one by one, and of the reference."""
+"""A whole step of compiled code has the bits of the rules one by one."""
 
 from collections.abc import Callable
 from typing import Any

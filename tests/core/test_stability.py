@@ -115,7 +115,7 @@ def pattern_board(w: int, h: int, *, seed: int) -> Board:
 
 
 @pytest.mark.parametrize("size", [(1, 5), (5, 1), (2, 2), (2, 5), (3, 3), (4, 5), (5, 8), (10, 10)])
-def test_the_thresholds_are_exact(size: tuple[int, int]) -> None:
+def test_the_thresholds_are_exact(size: tuple[int, int], backend: str) -> None:
     for seed in range(2):
         compare(pattern_board(*size, seed=seed))
 

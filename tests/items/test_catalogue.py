@@ -504,6 +504,19 @@ def test_cuboids_equal_their_meshes(orientations):
     assert direct.names[:2] == ["0.03x0.02x0.01"] * 2
 
 
+def test_boxes_in_mesh_files_are_cuboids(tmp_path):
+    """STL files hold float32 numbers, and the frame of these boxes begins at their centre."""
+    extents = [(0.03, 0.02, 0.01), (0.1, 0.07, 0.05), (0.2, 0.11, 0.09)]
+    for number, extent in enumerate(extents):
+        trimesh.creation.box(extent).export(tmp_path / f"{number}.stl")
+    options = {k: v for k, v in GRID.items() if k != "use_cache"} | {"orientations": "yaw"}
+    expected = Catalogue.from_cuboids(extents, **options).tensors()
+    found = Catalogue.from_meshes(tmp_path, **options, use_cache=False).tensors()
+    assert found["cuboid"].shape == (3, 2, 3)
+    for key in ("top", "bottom", "size", "peak", "com", "cuboid"):
+        assert torch.equal(found[key], expected[key]), key
+
+
 @pytest.mark.parametrize(
     ("extents", "options", "message"),
     [

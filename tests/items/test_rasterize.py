@@ -1,4 +1,4 @@
-"""Height maps: the reference, exact edges, thin parts, turns, offsets."""
+"""Heightmaps: the reference, exact edges, thin parts, turns, offsets."""
 
 import importlib
 import json

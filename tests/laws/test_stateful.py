@@ -141,10 +141,12 @@ class Interleaving(RuleBasedStateMachine):
     def reset_some(self, chosen: list[bool]) -> None:
         """New episodes in some rows; the others do not notice."""
         before, rows = state_of(self.env), torch.tensor(chosen)
-        seen = self.root["observation"][~rows].clone()
+        seen = self.root[~rows].exclude(*self.env.mode.report_keys).clone()
         self.root = self.env.reset(TensorDict({"_reset": rows[:, None]}, [ROWS]))
         self.referee.begin(rows, self.root)
-        assert not differing(seen, self.root["observation"][~rows])
+        assert not differing(
+            seen.select(*self.root.keys(True, True), strict=False), self.root[~rows]
+        )
         after = state_of(self.env)
         kept = {key: value[~rows] for key, value in after.items()}
         assert not differing({key: value[~rows] for key, value in before.items()}, kept)

@@ -49,7 +49,6 @@ def write(tmp_path: Path) -> Write:
 
 
 BUILT_IN = tuple(RULES)  # before tests register others
-BOXES = [("box", ("81/2", "151/5", "20"), 4, "mm")]
 MUG = [("mug", ("12", "10", "9"), 6, "mm")]
 BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
 

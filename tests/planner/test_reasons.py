@@ -15,8 +15,6 @@ from packing_env.planner.boxes.reasons import BoxReasons
 from packing_env.planner.grid.reasons import Reasons
 from packing_env.planner.reasons import CAUSES, NOT_TRIED, Causes, Load, OutOfTimeError
 
-HEAVY = {"weight": 2.0}
-
 
 def cubes(quantity: int, **handling: Any) -> Part:
     return box("cube", 100, 100, 100, quantity=quantity, **handling)

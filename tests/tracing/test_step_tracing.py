@@ -13,7 +13,7 @@ from packing_env.envs import PackingEnv
 from packing_env.kernels.step.entries import Ahead, Observations, Outcome, State
 
 pytestmark = pytest.mark.usefixtures("quiet")
-GROUNDS = ("whole cells", "height maps")
+GROUNDS = ("whole cells", "heightmaps")
 compiled = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"
 )

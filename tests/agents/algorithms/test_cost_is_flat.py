@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
-from tests.agents.algorithms.test_every_agent import ONE_OF_EACH_KIND
+from tests.agents.algorithms.test_every_agent import LEARNERS
 from tests.agents.conftest import TINY_OVERRIDES, HeightNetwork
 from tests.counting import CallSites, allocations
 from tests.tiny import tiny_env
@@ -139,7 +139,7 @@ def trainers(name: str, *rows: int) -> Iterator[Trainer]:
         yield build_trainer(config)
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_training_costs_the_same_whatever_the_rows(name: str) -> None:
     """Decide, step, store, measure and update; nothing is read from the device."""
     found = []

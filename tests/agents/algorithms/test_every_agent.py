@@ -103,7 +103,7 @@ def test_an_agent_from_start_to_end(case: str, tmp_path: Path) -> None:
     assert played.metrics["illegal_actions"].sum() == 0
 
 
-@pytest.mark.parametrize("name", ["dqn", "hierarchical", "sac"])
+@pytest.mark.parametrize("name", LEARNERS)
 def test_an_action_mode_that_does_not_fit_is_refused(name: str) -> None:
     modes = locate(small_config(name).agent, "agent").action_modes
     mode = "placement" if "continuous" in modes else "continuous"

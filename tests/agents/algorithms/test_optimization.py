@@ -19,6 +19,17 @@ def make(value: float = 1.0) -> tuple[nn.Parameter, GatedAdam]:
     return weight, GatedAdam([weight], lr=0.1)
 
 
+def test_an_infinite_loss_changes_nothing() -> None:
+    """Tests of all agents break updates with NaN."""
+    weight, gate = make()
+    gate.step(weight.square().sum())
+    before = weight.detach().clone()
+    found = gate.step(weight.square().sum() * torch.inf)
+    assert torch.equal(weight, before)
+    assert (found["skipped"], found["skipped_in_a_row"], found["grad_norm"]) == (1, 1, 0)
+    assert gate.skipped == 1
+
+
 def test_a_step_that_is_not_wanted_is_not_a_broken_one() -> None:
     weight, gate = make()
     gate.step(weight.square().sum())
@@ -41,6 +52,19 @@ def test_good_steps_are_those_of_adam() -> None:
         nn.utils.clip_grad_norm_([other], 10.0)
         plain.step()
     torch.testing.assert_close(weight, other)
+
+
+def test_a_saved_gate_continues() -> None:
+    (weight, gate), (other, loaded) = make(), make()
+    gate.step(weight.square().sum())
+    gate.step(weight.square().sum() * torch.nan)
+    loaded.load_state_dict(gate.state_dict())
+    other.data.copy_(weight.data)
+    assert loaded.skipped == 1
+    assert loaded.step(other.square().sum() * torch.nan)["skipped_in_a_row"] == 2
+    gate.step(weight.square().sum())
+    loaded.step(other.square().sum())
+    assert torch.equal(weight, other)
 
 
 def broken_at(tiny: Callable[..., PackingEnv], updates: set[int]) -> Trainer:
