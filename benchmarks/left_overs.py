@@ -221,7 +221,7 @@ class Finished:
         """Return how far the load with one more box may move along x and y, ``[P, 2]``, units.
 
         These are the smallest and the largest whole number of units by which the load may move so
-        that it is balanced and inside. The whole load may move only if no box is preplaced and no
+        that it is balanced and inside. The whole load may move only if no box is pre-placed and no
         edge is cut off. On a pallet, no edge of the load may leave the deck.
         """
         rules = self.rules

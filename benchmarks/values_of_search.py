@@ -303,7 +303,9 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--instances", type=int, default=2048)
     parser.add_argument("--save", type=Path, help="folder of the learned policy")
-    parser.add_argument("--candidates", type=int, default=256, help="number, saved policy")
+    parser.add_argument(
+        "--candidates", type=int, default=256, help="candidates per decision of the saved policy"
+    )
     parser.add_argument("--out", default="benchmarks/results/values_of_search.json")
     args = parser.parse_args()
     torch.set_num_threads(1)

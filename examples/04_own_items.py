@@ -44,7 +44,7 @@ def main(paths: Sequence[str] = (), num_envs: int = 4) -> float:
         mesh = load_mesh(files[0], unit="mm")
         print(f"{files[0].name}: {mesh.volume * 1e6:.1f} cm3, warnings: {mesh.warnings or 'none'}")
 
-    # Every item becomes a set of height maps; here 24 orientations and two scales each.
+    # Every item becomes a set of heightmaps; here 24 orientations and two scales each.
     container = (0.24, 0.24, 0.20)
     options = {"cell": 0.01, "container": container, "orientations": "pi/2", "scales": (0.8, 1.0)}
     catalogue = Catalogue.from_meshes(files, unit="mm", **options)

@@ -213,7 +213,7 @@ def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: 
     if not bool(stands.any()):
         raise ParameterError(
             f"items.steady={rule}: no item stands on the floor under this rule; choose another "
-            "rule, or leave out items.steady"
+            "rule, or set items.steady to null"
         )
     left_out = [name for name, of in zip(catalogue.names, stands.tolist(), strict=True) if not of]
     if left_out:
@@ -227,7 +227,7 @@ def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:
     if count < 1:
         raise ParameterError(
             f"items.holdout={share} leaves none of {len(names)} items to train on; use a smaller "
-            "share"
+            "share or more items"
         )
     chosen = set(names[:count] if split == "train" else names[count:])
     return catalogue.select([i for i, name in enumerate(catalogue.names) if name in chosen])

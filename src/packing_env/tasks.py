@@ -321,8 +321,6 @@ def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator
     check_names(f"generator {name}", options, known)
     missing = [key for key, p in known.items() if p.default is p.empty and key not in options]
     if missing:
-        example = ", ".join(f"{key}=..." for key in missing)
-        raise ParameterError(
-            f"generator {name} needs {', '.join(missing)}; set generator.{example}"
-        )
+        example = " ".join(f"generator.{key}=..." for key in missing)
+        raise ParameterError(f"generator {name} needs {', '.join(missing)}; set {example}")
     return kind(**options)

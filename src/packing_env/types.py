@@ -324,7 +324,7 @@ class PackingParams:
         refusals = {
             "contact_tol": (self.tolerance != 0.0, "contact_tol=0.0"),
             "action_mode": (self.action_mode == "hierarchical", "another action_mode"),
-            "constraints.preplaced": (bool(self.constraints.preplaced), "no preplaced boxes"),
+            "constraints.preplaced": (bool(self.constraints.preplaced), "no pre-placed boxes"),
         }
         for key, (refused, remedy) in refusals.items():
             if refused:

@@ -222,7 +222,7 @@ def _played(backend: str, seconds: float) -> Finding:
         num_items=8,
         pool_size=8,
     )
-    # 2. Play until the time is over, and check the plan of each episode.
+    # 2. Play until the time is up, and check the plan of each episode.
     start, decisions, episodes = time.perf_counter(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"

@@ -80,7 +80,10 @@ def check_picture(config: DictConfig) -> None:
 def from_run(
     config: DictConfig, request: Request
 ) -> tuple[checkpoint.Checkpoint | None, DictConfig]:
-    """Load ``config.checkpoint`` if it is set; return it, and the configuration of its run."""
+    """Load ``config.checkpoint`` if it is set; return it and the configuration of its run.
+
+    Sections that do not belong to the run are those of the command.
+    """
     if config.checkpoint is None:
         return None, config
     trained = checkpoint.load(config.checkpoint, device=config.device)

@@ -31,8 +31,8 @@ TYPICAL, _SIDES = "typical", 6
 _LEVELS, _FEW_LEVELS = 5, 3
 """Numbers of typical heights of cuboids and of other items."""
 _FLAT, _LOOSE = 1.5, 0.5
-"""Mean gaps, in cells, below an item that is not a cuboid. Up to the first gap, the item lies flat.
-Below the second gap, it fits the ground.
+"""Mean gaps, in cells, below an item that is not a cuboid. Up to the first gap, the item lies flat;
+up to the second, it fits the ground.
 """
 _BINS = 10
 _MOST_CELLS = 32
@@ -337,7 +337,7 @@ class AfterstateNet(AfterstateValue):
         self.counts = torch.tensor(counts + [False] * (len(scale) - len(counts)), device=device)
 
     def _turned(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        """Turn and mirror the cells; each symmetry is used for the same number of rows."""
+        """Turn and mirror the cells; rows are in random order and get the symmetries in turn."""
         turns, size = self.turns.shape
         which = torch.arange(len(features), device=features.device) % turns
         cells = features[:, -size:].gather(1, self.turns[which])

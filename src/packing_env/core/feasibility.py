@@ -176,7 +176,7 @@ def judge(
 class HeightmapGround(Ground):
     """The rules of geometry ``"maps"``: items are two surfaces that fall onto a heightmap."""
 
-    description = "height maps"
+    description = "heightmaps"
 
     @staticmethod
     def prepare(catalogue: Catalogue, params: PackingParams) -> Catalogue:

@@ -61,7 +61,7 @@ class LowestPlacement:
         searches: Whether the compiled search is used.
 
     Raises:
-        ParameterError: The geometry has no height maps.
+        ParameterError: The geometry has no heightmaps.
     """
 
     def __init__(self, catalogue: Catalogue, params: PackingParams) -> None:

@@ -47,9 +47,8 @@ class Contact:
 
     Attributes:
         heightmap: ``[B, X, Y]`` metres.
-        bottom: ``[B, R, U, V]`` metres, +inf outside the footprint. For a rule that does not read
-            contacts it has no rows. With ``which``, it holds the surfaces ``[K, U, V]`` from which
-            ``which`` selects.
+        bottom: ``[B, R, U, V]`` metres, +inf outside the footprint. With ``which``, it holds the
+            surfaces ``[K, U, V]`` from which ``which`` selects.
         z: ``[B, R, Xs, Ys]`` rest heights.
         com: ``[B, R, 2]`` centre of mass, in 1/64 cell from the window's corner.
         tolerance: Largest distance at which a cell still supports, metres.
@@ -62,7 +61,7 @@ class Contact:
     """
 
     heightmap: Float[Tensor, "B X Y"]
-    bottom: Float[Tensor, "rows R U V"] | Float[Tensor, "K U V"]
+    bottom: Float[Tensor, "B R U V"] | Float[Tensor, "K U V"]
     z: Float[Tensor, "B R Xs Ys"]
     com: Int[Tensor, "B R 2"]
     tolerance: float
@@ -72,7 +71,7 @@ class Contact:
     footprint_size: Int[Tensor, "K 2"] | None = None
 
     @property
-    def gathered(self) -> Float[Tensor, "rows R U V"]:
+    def gathered(self) -> Float[Tensor, "B R U V"]:
         """Lower surfaces per row and orientation; with ``which`` they are copies."""
         if self.which is not None:
             return kernels.layout.gather_surfaces(self.bottom, self.which)

@@ -42,7 +42,7 @@ class CompiledEngine(RulesEngine):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.operations = Operations(task, self.legal_on_floor)
-        self.ground = "whole cells" if self.operations.on_cells else "height maps"
+        self.ground = "whole cells" if self.operations.on_cells else "heightmaps"
         offer = OFFERS[task.params.action_mode]
         self.offer = offer(self.mode, task, on_cells=self.operations.on_cells)
         # Buffers for entries that are requested or read; all other entries are empty tensors.

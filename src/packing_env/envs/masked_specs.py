@@ -233,7 +233,8 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
         self.sizes = tuple(rows.reshape(-1, rows.shape[-1])[0].tolist())
         if bool((rows != rows.new_tensor(self.sizes)).any()):
             raise ValueError(
-                f"nvec={rows.tolist()} differs between rows, which share one mask; make rows equal"
+                f"nvec={rows.tolist()} differs between rows, which share one mask; make the rows "
+                "equal"
             )
         self.legality = Legality()
         shape, one = rows.shape if shape is None else shape, torch.tensor(self.sizes)

@@ -16,8 +16,8 @@ from packing_env.engine import FLAGS
 from packing_env.envs.masked_specs import MaskedCategorical, MaskedMultiCategorical, UniformBox
 
 _SLACK = 1e-4
-"""Largest excess of a metric over 1. Metrics are not clipped; rounding and the tolerance at the lid
-may make a ratio exceed 1.
+"""Excess over 1 that the spec of a metric allows. Metrics are not clipped; rounding and the
+tolerance of 1e-6 m at the lid may make a ratio exceed 1.
 """
 
 

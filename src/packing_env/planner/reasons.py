@@ -108,7 +108,7 @@ class Causes:
         return max(self._end_of_share - time.monotonic(), 0.0)
 
     def check_time(self) -> None:
-        """Raise `OutOfTimeError` if the time for all trials is over."""
+        """Raise `OutOfTimeError` if the time for all trials is up."""
         if time.monotonic() > self._deadline:
             raise OutOfTimeError
 
@@ -120,7 +120,7 @@ class Causes:
             loads: The containers to try; the first one with a cause counts.
 
         Raises:
-            OutOfTimeError: The time is over, or the part has a place under all constraints, which
+            OutOfTimeError: The time is up, or the part has a place under all constraints, which
                 the search did not find in time.
         """
         tests = [partial(load.has_place, part) for load in loads]

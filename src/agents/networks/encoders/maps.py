@@ -20,7 +20,7 @@ FIT_FEATURES = ("lowest", "mean", "share")
 def coarse(
     heightmap: Float[Tensor, "B X Y"], cells: tuple[int, int] = (COARSE, COARSE)
 ) -> Float[Tensor, "B C"]:
-    """Return the means of the heightmap over equal parts, ``cells`` of them in x and y."""
+    """Return the means of the heightmap over parts, ``cells`` of them in x and y."""
     if heightmap.shape[1:] == cells:
         return heightmap.flatten(1)
     return functional.adaptive_avg_pool2d(heightmap[:, None], cells).flatten(1)

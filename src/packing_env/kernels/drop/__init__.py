@@ -71,7 +71,8 @@ class DropHeights(NamedTuple):
     Attributes:
         heightmap: ``[B, X, Y]`` the heights to which the maps belong, metres.
         which: ``[B, R]`` the lower surfaces to which they belong, as for `drop_height`.
-        z: ``[B, R, Xs, Ys]`` as from `drop_height`.
+        z: ``[B, R, Xs, Ys]`` as from `drop_height`. A caller may set entries to +inf; these keep it
+            until their row is computed in full.
     """
 
     heightmap: Float[Tensor, "B X Y"]

@@ -171,7 +171,8 @@ def is_flat(cells):
 def drop_plane(z, bottom, size, ground, work, stride):
     """Fill z [X', Y'] with the rest heights of one orientation, whose size is from `extent`.
 
-    ground is a `Ground` and work comes from :func:`drop_work`.
+    ground is a `Ground` and work comes from :func:`drop_work`. The caller sets
+    ``work.blocks.known[0]`` to False for each new heightmap.
     """
     length, width = ground.heightmap.shape
     w, h, base = size

@@ -112,7 +112,7 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
         """Fill ``found`` for a block of placements; skip the block if its values lack needed bits.
 
         ``lattice`` is the stride and the number of placements along y; ``block`` is the first and
-        the last placement; ``ground`` are `drop.numba.Phases`.
+        the last placement; ``ground`` is a `drop.numba.Phases`.
         """
         first, last = block
         stride, ys = lattice

@@ -116,7 +116,7 @@ def _holds_corners(ground, bottom, bar, com, margin, centres, edges):
 def _hull_plane(stable, z, bottom, point, heightmap, ground, work, task):
     """Fill ``stable`` [X', Y'] for one orientation; return whether any placement is stable.
 
-    ``point`` holds the centre of mass and its margin, ``ground`` are `drop.numba.Phases`, and
+    ``point`` holds the centre of mass and its margin, ``ground`` is a `drop.numba.Phases`, and
     ``work`` is a `Hull`.
     """
     com, margin = point

@@ -53,7 +53,7 @@ def load_boxes(
         seconds: Time after which the best load so far is returned. Compilation (once per machine)
             does not count.
         width: Largest width of the beam, a power of two up to 4096; None widens the beam until the
-            time is over. A search that ends at its largest width gives the same load on every
+            time is up. A search that ends at its largest width gives the same load on every
             machine.
         threads: Number of threads of the compiled search; None uses torch's number.
         rules: Additional rules for every box of the load.

@@ -103,7 +103,7 @@ class Search:
         self.progress: Callable[[float], None] | None = None
 
     def run(self, width: int) -> None:
-        """Find a first load, then search with wider and wider beams until the time is over.
+        """Find a first load, then search with wider and wider beams until the time is up.
 
         Raises:
             KeyboardInterrupt: ``best`` and :meth:`boxes` then describe the best load so far.

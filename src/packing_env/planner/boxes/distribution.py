@@ -61,7 +61,7 @@ class Distribution:
         self._is_limited = any(limit is not None for limit in limits)
 
     def search(self, deadline: float) -> None:
-        """Fill the containers until they take all boxes, or the time is over."""
+        """Fill the containers until they take all boxes, or the time is up."""
         start = time.monotonic()
         spare = deadline - start
         if len(self.sizes) == 1 and not self._order.sets:

@@ -240,7 +240,7 @@ class BoxPacker(BoxLoads):
     # ------------------------------------------------------------------ better sets
 
     def _try_sets(self, deadline: float) -> None:
-        """Try sets of containers that may be better, the best first, until time is over."""
+        """Try sets of containers that may be better, the best first, until the time is up."""
         while not self.is_over(deadline):
             sets = self.sets.better(self.sets.key(self._set()) if self.is_complete else None)
             if not sets and self.is_complete:

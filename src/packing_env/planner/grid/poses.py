@@ -219,7 +219,7 @@ def _none_fits(
 def _strictest(catalogue: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:
     """Return the index in ``LADDER`` of the strictest rule that accepts each item on the floor.
 
-    The index is -1 for an item that no rule accepts. Clearances and preplaced boxes are respected
+    The index is -1 for an item that no rule accepts. Clearances and pre-placed boxes are respected
     unless they leave an item no place at all.
     """
     rules = params.constraints
