@@ -58,6 +58,7 @@ class Contact:
             None if ``bottom`` already has one surface per row and orientation. :attr:`gathered`
             holds these surfaces in both cases.
         footprint_size: With ``which``, ``[K, 2]`` as in :func:`packing_env.kernels.surface_sizes`.
+        footprint_area: With ``which``, ``[K]`` number of finite cells of each surface, if known.
     """
 
     heightmap: Float[Tensor, "B X Y"]
@@ -69,6 +70,7 @@ class Contact:
     size: Int[Tensor, "B R 2"]
     which: Int[Tensor, "B R"] | None = None
     footprint_size: Int[Tensor, "K 2"] | None = None
+    footprint_area: Int[Tensor, " K"] | None = None
 
     @property
     def gathered(self) -> Float[Tensor, "B R U V"]:
@@ -90,12 +92,12 @@ class Contact:
             which=self.which,
             size=self.footprint_size,
         )
-        # Measure the fewer surfaces: all of the catalogue, or one per row and orientation. Padding
-        # orientations (which < 0) have no support, so their footprint does not matter.
-        if self.which is not None and self.which.numel() > len(self.bottom):
-            area = torch.isfinite(self.bottom).sum((-2, -1))[self.which.clamp(min=0)]
-        else:
-            area = torch.isfinite(self.gathered).sum((-2, -1))
+        area = self.footprint_area
+        if area is None:
+            area = torch.isfinite(self.bottom).sum((-2, -1))
+        # Padding orientations (which < 0) have no support, so their footprint does not matter.
+        if self.which is not None:
+            area = area[self.which.clamp(min=0)]
         return count, area[:, :, None, None]
 
     def corners(self, at_highest: bool) -> tuple[Tensor, Tensor]:

@@ -99,6 +99,7 @@ class Operations:
         # 3. Rest heights, which the next step updates.
         self._known: kernels.DropHeights | None = None
         self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most the sizes of the windows
+        self._areas = torch.isfinite(catalogue["bottom"]).sum((-2, -1))
 
     def advance(
         self,
@@ -185,6 +186,7 @@ class Operations:
             params.grid_step,
             ahead["size"],
             which=ahead["plane"],
+            footprint_area=self._areas.flatten(),
         )
         if not preferences:
             return contact.z, stability.judge_maps(params.stability, contact)
