@@ -66,7 +66,7 @@ class Heuristic(TensorDictModuleBase):
     """
 
     needs_state = False
-    """Whether the rule also needs the environment's state if it reads observations."""
+    """Whether a rule that reads observations needs the environment's state as well."""
 
     def __init__(self, env: PackingEnv, item_order: str | None, reads: set[str]) -> None:
         super().__init__()

@@ -113,7 +113,7 @@ class Causes:
             raise OutOfTimeError
 
     def text(self, part: int, loads: Sequence[Load]) -> str:
-        """Return the constraints that leave a part over, with explanations; "" if there are none.
+        """Explain which constraints keep a part out of the containers; "" if none does.
 
         Args:
             part: The part.

@@ -54,7 +54,7 @@ Phases = namedtuple("Phases", "heights split ridge")
 """A heightmap split by lattice phase, in one padded line and with four axes; its rows' maxima."""
 
 Ground = namedtuple("Ground", "heightmap heights lowest highest")
-"""A heightmap ``[X, Y]``, its `Phases` in one line, and its extremes."""
+"""A heightmap ``[X, Y]``, the `heights` of its `Phases`, and its lowest and highest cell."""
 
 Work = namedtuple("Work", "taps places first lines best blocks")
 """Scratch memory of :func:`drop_plane`.
