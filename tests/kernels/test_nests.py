@@ -43,7 +43,7 @@ def shapes_of(parts: list[np.ndarray], step: int = 1) -> Shapes:
         np.ones(len(parts), np.int64),
         np.array([step]),
         np.zeros((0, 0), np.int64),
-        np.zeros(0, np.uint8),
+        np.zeros((3, 0), np.uint8),
         np.ones(1),
     )
 

@@ -325,6 +325,19 @@ def test_tables_hold_how_far_rows_must_move_to_be_apart(monkeypatch: pytest.Monk
     assert unit < 0.1
 
 
+def test_tables_are_there_along_each_axis() -> None:
+    level, _ = turned_dome(16)
+    rows = level.rows[0][:2]
+    shape = level.size[rows[0]] + level.size[rows[1]] - 1
+    start = level.shapes.pairs[rows[0], rows[1]]
+    stored = level.shapes.depths[:, start : start + shape.prod()]
+    table = stored[2].reshape(shape)
+    assert table.any()
+    for axis in range(3):
+        along = np.moveaxis(table, axis, 2)
+        assert np.array_equal(stored[axis].reshape(along.shape), along)
+
+
 class Voxels:
     """A part given as voxels, without rotation."""
 

@@ -30,7 +30,8 @@ LEAST_COARSE = 4
 PLANES = 20
 """Number of planes of voxels on which an overlap is estimated, for a part of median length."""
 TABULATED = 2**26
-"""Largest size of the tables of depths; without tables, overlaps are counted when needed."""
+"""Largest number of entries of the tables of depths, of which each takes three bytes; without
+tables, overlaps are counted when needed."""
 DEEPEST = 254
 """Largest depth in a table, in its unit, before it is rounded up."""
 _WHOLE = 1e-9
@@ -281,7 +282,7 @@ class Level:
         if self.bits[-1].any():  # the room that stays empty
             rows += 1
         sizes = np.array(self.size[:rows]).reshape(-1, 3)
-        none = np.zeros((0, 0), np.int64), np.zeros(0, np.uint8), 1.0
+        none = np.zeros((0, 0), np.int64), np.zeros((3, 0), np.uint8), 1.0
         if not rows or rows * sizes.prod(1).sum() > TABULATED:  # a lower bound of the tables' size
             return none
         shapes = sizes[:, None] + sizes - 1
@@ -289,7 +290,7 @@ class Level:
         if ends[-1] > TABULATED:
             return none
         pairs = np.array([0, *ends[:-1]]).reshape(rows, rows)
-        depths = np.zeros(ends[-1], np.uint8)
+        depths = np.zeros((3, ends[-1]), np.uint8)
         unit = (shapes.min(2).max() + 1) / 2 / DEEPEST  # the longest way out along an axis
         solids = [
             torch.as_tensor(from_bits(bits, int(size[2]))).double()
@@ -300,13 +301,15 @@ class Level:
             spectrum = torch.fft.rfftn(solids[a], s=padded)
             spectrum *= torch.fft.rfftn(solids[b].flip((0, 1, 2)), s=padded)
             shared = torch.fft.irfftn(spectrum, s=padded)
-            taken = shared[tuple(slice(int(n)) for n in shapes[a, b])].numpy() > 0.5
-            table = np.where(taken, np.float32(np.inf), np.float32(0.0))
+            overlaps = shared[tuple(slice(int(n)) for n in shapes[a, b])].numpy() > 0.5
+            table = np.where(overlaps, np.float32(np.inf), np.float32(0.0))
             for axis in range(3):
                 spread_distances(np.moveaxis(table, axis, 2))
             table = np.ceil(np.sqrt(table) / unit)
-            depths[pairs[a, b] :][: table.size] = table.reshape(-1)
-            depths[pairs[b, a] :][: table.size] = table[::-1, ::-1, ::-1].reshape(-1)
+            for pair, seen in ((pairs[a, b], table), (pairs[b, a], table[::-1, ::-1, ::-1])):
+                for axis in range(3):
+                    lines = np.moveaxis(seen, axis, 2)
+                    depths[axis, pair : pair + table.size] = lines.reshape(-1)
         return pairs, depths, unit
 
     def filled(self) -> Filled:

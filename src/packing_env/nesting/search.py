@@ -43,7 +43,7 @@ FILLINGS, FILL_SHARE = 10, 0.1
 """Number of fillings, and the share of the time after which none is begun."""
 DRAWS = (60, 60), (1000, 60)
 """Numbers of random and of near places for each move, and for the first move of a new piece."""
-COLUMNS = (8, 8), (100, 8)
+COLUMNS = (2, 2), (100, 8)
 """The same numbers for searches with tables of depths, which try each place at all heights."""
 PATIENCE, PATIENCE_LOWER, PATIENCE_TABULATED = 12, 40, 1000
 """An attempt ends after this many rounds without less overlap. The second number applies under a

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.compiled.jit import jit, kernel, lowest_of
 from packing_env.kernels.nests.shared_numba import count_shared
 
 REACH = 6
@@ -22,6 +22,9 @@ SLACK = 1.1
 """A place is measured in full if its estimate is below the overlap to beat times this factor."""
 KEPT = 3
 """Number of places from which each move descends."""
+CLEARLY = 1 - 1e-4
+"""A place along an axis is better if its depth is below the old one times this factor; sums in
+float32 differ by less."""
 MOST = 1e12
 """Largest weight of a pair."""
 LONGER = 5
@@ -38,11 +41,12 @@ class Shapes(NamedTuple):
         number: ``[P]`` int64, number of rows of each part.
         step: ``[1]`` int64; estimates of an overlap count every ``step``-th plane across x.
         pairs: ``[S, S]`` int64, start in `depths` of the table of rows a and b.
-        depths: uint8, for each pair of rows the table ``[Ua + Ub - 1, Va + Vb - 1, Ha + Hb - 1]``
-            of the distance that separates them (`packing_env.kernels.nests.depths_numba`), in
-            multiples of `unit`, rounded up. In entry ``(i, j, k)``, row b lies at
-            ``(i, j, k) - size of b + 1``, seen from row a. Empty if shared voxels are counted
-            instead.
+        depths: ``[3, D]`` uint8, for each pair of rows the table ``[Ua + Ub - 1, Va + Vb - 1,
+            Ha + Hb - 1]`` of the distance that separates them
+            (`packing_env.kernels.nests.depths_numba`), in multiples of `unit`, rounded up. In entry
+            ``(i, j, k)``, row b lies at ``(i, j, k) - size of b + 1``, seen from row a. Each table
+            is there three times: with x, y and z as its last axis. Empty if shared voxels are
+            counted instead.
         unit: ``[1]`` float64, voxels.
     """
 
@@ -81,7 +85,7 @@ def _depth(shapes, row, x, y, z, other, place, enough, step):
     Without tables, this is the cube root of the number of voxels that they share.
     """
     a, b = shapes.table[row], shapes.table[other]
-    if not shapes.depths.size:
+    if not shapes.pairs.size:
         shared = count_shared(
             shapes.words, a, x, y, z, b, place[0], place[1], place[2], enough**3, step
         )
@@ -90,7 +94,7 @@ def _depth(shapes, row, x, y, z, other, place, enough, step):
     U, V, W = a[1] + b[1] - 1, a[2] + b[2] - 1, a[3] + b[3] - 1
     if i < 0 or j < 0 or k < 0 or i >= U or j >= V or k >= W:
         return 0.0
-    return shapes.unit[0] * shapes.depths[shapes.pairs[row, other] + (i * V + j) * W + k]
+    return shapes.unit[0] * shapes.depths[2, shapes.pairs[row, other] + (i * V + j) * W + k]
 
 
 @jit
@@ -139,41 +143,46 @@ def _shuffle(order, state):
 
 
 @jit
-def _best_height(shapes, nest, weights, piece, candidate, bound, costs, state):
-    """Move a candidate to the height of least weighted depth at its x and y; return this depth.
+def _best_along(shapes, nest, weights, piece, candidate, axis, costs, state):
+    """Move a candidate along an axis to the least weighted depth; return this depth.
 
-    Tables hold all heights next to each other, so this takes little longer than one height. Without
-    tables, the candidate keeps its height. ``costs [Z + 1]`` float32 is scratch.
+    The tables hold all places along the axis next to each other, so this takes little longer than
+    one place. ``costs [longest side + 1]`` float32 is scratch.
     """
-    if not shapes.depths.size:
-        return _look(shapes, nest, weights, piece, candidate, bound)
-    # 1. Add up the depths in all other pieces, at each height.
-    row, x, y = candidate[0], candidate[1], candidate[2]
-    a = shapes.table[row]
-    count = nest.container[2] - a[3] + 1
+    # 1. Add up the depths in all other pieces, at each place.
+    row, here = candidate[0], candidate[1:]
+    size = shapes.table[row, 1:4]
+    u, v = (1 if axis == 0 else 0), (1 if axis == 2 else 2)
+    count = nest.container[axis] - size[axis] + 1
     costs[:count] = 0.0
     for other in range(nest.part.shape[0]):
-        there = nest.place[other]
-        b = shapes.table[nest.shape[other]]
-        i, j = x - there[0] + a[1] - 1, y - there[1] + a[2] - 1
-        U, V, W = a[1] + b[1] - 1, a[2] + b[2] - 1, a[3] + b[3] - 1
+        there, sides = nest.place[other], shapes.table[nest.shape[other], 1:4]
+        i, j = here[u] - there[u] + size[u] - 1, here[v] - there[v] + size[v] - 1
+        U, V, W = size[u] + sides[u] - 1, size[v] + sides[v] - 1, size[axis] + sides[axis] - 1
         if other == piece or i < 0 or j < 0 or i >= U or j >= V:
             continue
-        first, end = max(0, there[2] - a[3] + 1), min(count, there[2] + b[3])
+        first = max(0, there[axis] - size[axis] + 1)
+        end = min(count, there[axis] + sides[axis])
         line = shapes.pairs[nest.shape[other], row] + (i * V + j) * W
-        depths = shapes.depths[line + first - there[2] + a[3] - 1 : line + W]
+        depths = shapes.depths[axis, line + first - there[axis] + size[axis] - 1 : line + W]
         weight, sums = np.float32(shapes.unit[0] * weights[piece, other]), costs[first:]
         for k in range(end - first):
             sums[k] += weight * np.float32(depths[k])
-    # 2. Find the least; begin at a random height, so that ties are broken at random.
-    z = _below(state, count)
-    best = z
-    for _ in range(count):
-        if costs[z] < costs[best]:
-            best = z
-        z = z + 1 if z + 1 < count else 0
-    candidate[3] = best
+    # 2. Find the least; begin at a random place, so that ties are broken at random.
+    least = lowest_of(costs[:count])
+    best = _below(state, count)
+    while costs[best] > least:
+        best = best + 1 if best + 1 < count else 0
+    here[axis] = best
     return np.float64(costs[best])
+
+
+@jit
+def _try(shapes, nest, weights, piece, candidate, bound, costs, state):
+    """Return the weighted depth of a drawn place; with tables, of the best height above it."""
+    if shapes.pairs.size:
+        return _best_along(shapes, nest, weights, piece, candidate, 2, costs, state)
+    return _look(shapes, nest, weights, piece, candidate, bound)
 
 
 @jit
@@ -197,8 +206,23 @@ def _draw(shapes, nest, piece, near, state, candidate):
 
 
 @jit
-def _descend(shapes, nest, weights, piece, cost, candidate):
-    """Move a candidate along the axes while its weighted depth falls; return the depth."""
+def _descend_lines(shapes, nest, weights, piece, cost, candidate, costs, state):
+    """Move a candidate to the best place along x, y and z in turn while its depth falls."""
+    axis, failed = 0, 0
+    while failed < 3 and cost > 0.0:
+        old = candidate[1 + axis]
+        there = _best_along(shapes, nest, weights, piece, candidate, axis, costs, state)
+        if there < CLEARLY * cost:
+            cost, failed = there, 1  # this axis is done until another changes
+        else:
+            candidate[1 + axis], failed = old, failed + 1
+        axis = (axis + 1) % 3
+    return cost
+
+
+@jit
+def _descend_steps(shapes, nest, weights, piece, cost, candidate):
+    """Move a candidate along the axes, in ever smaller steps, while its depth falls."""
     size = shapes.table[candidate[0], 1:4]
     step = FIRST_STEP
     while step and cost > 0.0:
@@ -220,16 +244,24 @@ def _descend(shapes, nest, weights, piece, cost, candidate):
 
 
 @jit
+def _descend(shapes, nest, weights, piece, cost, candidate, line, state):
+    """Move a candidate along the axes while its weighted depth falls; return the depth."""
+    if shapes.pairs.size:
+        return _descend_lines(shapes, nest, weights, piece, cost, candidate, line, state)
+    return _descend_steps(shapes, nest, weights, piece, cost, candidate)
+
+
+@jit
 def _copy(source, target):
     for k in range(source.shape[0]):
         target[k] = source[k]
 
 
 @jit
-def _move(shapes, nest, weights, piece, draws, state, costs, candidates, heights):
+def _move(shapes, nest, weights, piece, draws, state, costs, candidates, line):
     """Move a piece to the place of least weighted depth among random ones and its own.
 
-    With tables of depths, each random place is tried at all heights.
+    With tables of depths, each random place is tried at all heights, and descents are along lines.
     """
     # 1. Keep the best of the present place and the random places.
     candidates[0, 0] = nest.shape[piece]
@@ -241,7 +273,7 @@ def _move(shapes, nest, weights, piece, draws, state, costs, candidates, heights
         new = candidates[KEPT]
         _draw(shapes, nest, piece, draw >= draws[0], state, new)
         bound = costs[KEPT - 1]
-        cost = _best_height(shapes, nest, weights, piece, new, bound, heights, state)
+        cost = _try(shapes, nest, weights, piece, new, bound, line, state)
         if cost < bound:
             rank = KEPT - 1
             while rank and cost < costs[rank - 1]:
@@ -256,7 +288,9 @@ def _move(shapes, nest, weights, piece, draws, state, costs, candidates, heights
     best = 0
     for rank in range(KEPT):
         if costs[best] > 0.0 and costs[rank] < np.inf:
-            costs[rank] = _descend(shapes, nest, weights, piece, costs[rank], candidates[rank])
+            costs[rank] = _descend(
+                shapes, nest, weights, piece, costs[rank], candidates[rank], line, state
+            )
             if costs[rank] < costs[best]:
                 best = rank
     nest.shape[piece] = candidates[best, 0]
@@ -275,7 +309,7 @@ def _measure(shapes, nest, piece, overlap):
                 np.inf, 1,
             )  # fmt: skip
             overlap[piece, other] = overlap[other, piece] = (
-                depth if shapes.depths.size else np.rint(depth**3)
+                depth if shapes.pairs.size else np.rint(depth**3)
             )
 
 
@@ -310,7 +344,7 @@ def separate(  # noqa: C901
     state = np.full(1, np.uint64(seed + 1) * np.uint64(0x9E3779B97F4A7C15), np.uint64)
     order = np.arange(nest.part.shape[0])
     costs, candidates = np.zeros(KEPT + 1), np.zeros((KEPT + 1, 4), np.int64)
-    heights = np.zeros(nest.container[2] + 1, np.float32)
+    line = np.zeros(nest.container.max() + 1, np.float32)
     count, best, rounds = nest.part.shape[0], np.inf, 0
     shape, place = nest.shape.copy(), nest.place.copy()
     while rounds < (patience if best > little else LONGER * patience):
@@ -339,7 +373,7 @@ def separate(  # noqa: C901
         for piece in order:
             if piece < nest.fixed[0] or not overlap[piece].any():
                 continue
-            _move(shapes, nest, weights, piece, draws, state, costs, candidates, heights)
+            _move(shapes, nest, weights, piece, draws, state, costs, candidates, line)
             _measure(shapes, nest, piece, overlap)
             if halt[0]:
                 return False
