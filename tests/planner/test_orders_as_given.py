@@ -486,6 +486,23 @@ def test_a_unit_that_contradicts_the_header_is_refused(write: Write) -> None:
         rows(file, unit="cm")
 
 
+@pytest.mark.parametrize(
+    ("sides", "sizes", "unit"),
+    [
+        ("1' 6\",1',0' 9½\"", ("18", "12", "19/2"), "in"),
+        ("2 ft 3 in,1ft,10in", ("27", "12", "10"), "in"),
+        ("30cm,0.2m,100mm", ("300", "200", "100"), "mm"),
+    ],
+)
+def test_sides_with_units_of_their_own_are_converted_to_the_last(
+    sides: str, sizes: tuple[str, ...], unit: str, write: Write
+) -> None:
+    columns = ",".join('"' + side.replace('"', '""') + '"' for side in sides.split(","))
+    assert rows(write(f"name,dx,dy,dz,quantity\nmug,{columns},6\n")) == [("mug", sizes, 6, unit)]
+    joined = sides.replace(",", " x ").replace('"', '""')
+    assert rows(write(f'name,sides\nmug,"{joined}"\n')) == [("mug", sizes, 1, unit)]
+
+
 PALLET, TRAILER = (1.2, 0.8, 1), (12.03, 2.35, 2.39)
 
 

@@ -1,4 +1,4 @@
-"""Lengths as people write them, read exactly: ``60``, ``2,5``, ``7 1/2 in``, ``240x180x150mm``.
+"""Lengths as people write them, read exactly: ``2,5``, ``7 1/2 in``, ``5' 3"``, ``24x18x15mm``.
 
 Lengths are fractions, so that the planner recognises parts that fill a container exactly.
 """
@@ -43,10 +43,16 @@ _MIXED = re.compile(r"([+-]?)(?:(\d+)(?:\s+|-))?(\d+)\s*/\s*(\d+)", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:([.,' ])\d{3})+(?:[.,]\d*)?", re.ASCII)
 """Groups of three digits: 1,200 and 1.200,5 and 1 200."""
 _PIECE = re.compile(
-    r"([+-]?[\d.,½¼¾⅓⅔⅛⅜⅝⅞](?:[\d.,/\s½¼¾⅓⅔⅛⅜⅝⅞-]*?)(?:e[+-]?\d+)?)\s*([^\W\d_]\D*|[\"']+)?",
+    r"([+-]?[\d.,](?:[\d.,/\s-]*?)(?:e[+-]?\d+)?)\s*([^\W\d_]\D*|[\"']+)?",
     re.IGNORECASE,
 )
 """A number with an optional unit."""
+_FEET = re.compile(
+    r"(\d+)\s*(?:'|ft\.?|foot|feet)\s*-?\s*(\d[\d.,/\s-]*?)\s*"
+    r"(?:\"|''|in\.?|inch|inches)",
+    re.IGNORECASE,
+)
+"""Feet and inches: 5' 3" and 5 ft 3 1/2 in."""
 
 
 def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
@@ -68,10 +74,7 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
         return Fraction(str(value))  # the shortest decimal
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a number")
-    text = keyboard_signs(value)
-    for sign, fraction in _VULGAR.items():
-        text = text.replace(sign, f" {fraction}")
-    text = text.strip()
+    text = _plain(value)
     _check_groups(value, text, decimal_comma)
     if (match := _DECIMAL.fullmatch(text)) and len(text) <= _MOST_DIGITS:
         exponent = int(match[2] or 0)
@@ -81,6 +84,14 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
         number = int(match[2] or 0) + Fraction(int(match[3]), int(match[4]))
         return -number if match[1] == "-" else number
     raise ValueError(f"{value!r} is not a number")
+
+
+def _plain(text: str) -> str:
+    """Return a text with signs of a keyboard; ½ becomes 1/2."""
+    text = keyboard_signs(text)
+    for sign, fraction in _VULGAR.items():
+        text = text.replace(sign, f" {fraction}")
+    return text.strip()
 
 
 def _check_groups(value: str, text: str, decimal_comma: bool) -> None:
@@ -115,10 +126,20 @@ def is_number(value: Any, *, decimal_comma: bool = False) -> bool:
 
 def split_unit(value: Any) -> tuple[Any, str | None]:
     """Split a number from its unit, as in ``10in``; the unit is None if there is none."""
-    piece = _PIECE.fullmatch(keyboard_signs(value).strip()) if isinstance(value, str) else None
+    piece = _PIECE.fullmatch(_one_unit(value)) if isinstance(value, str) else None
     if piece is None or not piece[2] or not is_unit(piece[2]):
         return value, None
     return piece[1], piece[2]
+
+
+def _one_unit(text: str) -> str:
+    """Return feet and inches as inches, and other texts as they are."""
+    text = _plain(text)
+    match = _FEET.fullmatch(text)
+    if match is None or not is_number(match[2]) or exact(match[2]) >= 12:
+        return text
+    inches = 12 * int(match[1]) + exact(match[2])
+    return f"{inches.numerator}/{inches.denominator} in"
 
 
 def metres(unit: str) -> Fraction:
@@ -131,7 +152,7 @@ def metres(unit: str) -> Fraction:
 
 
 def exact_length(name: str, value: Any) -> Fraction:
-    """Read ``5mm``, ``7 1/2 in`` or a number of metres; return metres.
+    """Read ``5mm``, ``7 1/2 in``, ``5' 3"`` or a number of metres; return metres.
 
     Raises:
         ParameterError: The value is not a length, or it is negative.
@@ -186,7 +207,7 @@ def exact_lengths(name: str, text: str, count: int, example: str) -> tuple[list[
         ParameterError: The text does not have this form, or a unit is missing or unknown.
     """
     pieces = [
-        _PIECE.fullmatch(piece.strip())
+        _PIECE.fullmatch(_one_unit(piece))
         for piece in keyboard_signs(text).lower().replace("*", "x").split("x")
     ]
     wrong = f"{name}={text!r} must be {count} lengths and a unit, as in {example}"

@@ -328,7 +328,7 @@ def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str
     """Return the values with ``sides`` as three numbers, also if they came as ``dx, dy, dz``.
 
     Raises:
-        OrderError: A side is missing or not positive, or the units of the sides differ.
+        OrderError: A side is missing or not positive, or has no unit where others have one.
     """
     # 1. An entry has all three sides, or a file and no sides.
     single = {key: values.pop(key) for key in SIDES if key in values}
@@ -354,7 +354,13 @@ def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str
             raise OrderError(f"{name}={number!r} must be a length: {error}") from None
         if sides[-1] <= 0:
             raise OrderError(f"{name}={number} must be a number, more than 0")
-    stated = _units(values, header, [word for _, word in pairs])
+    # 3. One unit: sides that state different ones are converted to the last.
+    own = [word for _, word in pairs]
+    units = [metres(word) for word in own if word]
+    if len(units) == 3:
+        sides = [side * unit / units[-1] for side, unit in zip(sides, units, strict=True)]
+        own = own[-1:]
+    stated = _units(values, header, own)
     return values | {"sides": tuple(sides)} | ({"unit": stated.pop()} if stated else {})
 
 
