@@ -90,6 +90,32 @@ def test_an_interrupt_keeps_the_copies_so_far() -> None:
     assert (plan.copies, plan.interrupted) == (2, True)
 
 
+class Crates(Plan):
+    """A plan of two parts in a container for 1,000; the harder it is pressed, the more it takes."""
+
+    @property
+    def num_packed(self) -> int:
+        return self.tried - self.num_left
+
+    @property
+    def utilization(self) -> float:
+        return self.num_packed / 2400
+
+
+def test_few_searches_find_the_number_of_small_parts_without_time_to_spare() -> None:
+    order, tried = [Part(sides=(1, 1, 1), unit="mm"), Part(sides=(1, 1, 2), unit="mm")], []
+
+    def run(parts: Sequence[Part], seconds: float, quick: bool) -> Plan:
+        tried.append(copies := sum(part.quantity for part in parts) // 2)
+        left = max(0, copies - 1000 - (copies - 1000) // 20)
+        leftovers = (replace(parts[0], quantity=2 * left),) if left else ()
+        return Crates((), leftovers, "mm", 2 * copies, 0.0)
+
+    plan = most_copies(order, run, 1e-9)
+    assert plan.copies == 1000
+    assert len(tried) < 8
+
+
 def test_complete_kits_are_counted(kit: Path) -> None:
     parts = read_parts([str(kit), "x3", Part(sides=(20, 20, 20), unit="mm", name="cube")])
     plan = pe.pack(parts, "120x100x100mm", 0.3)

@@ -42,9 +42,10 @@ def most_copies(
 ) -> Plan:
     """Pack the order as often as it fits.
 
-    The number of copies is doubled until some copies are left over; bisection then finds the
-    largest number that fits. If the order has a single part, its quantity is ignored: one piece is
-    one copy. If the order does not fit once, its plan says why.
+    The volume of one copy gives a first number, which is doubled until some copies are left over.
+    The search then goes down from there to a number that fits, and bisects between the two while
+    there is time. If the order has a single part, its quantity is ignored: one piece is one copy.
+    If the order does not fit once, its plan says why.
 
     Args:
         order: The parts with the quantities of one copy.
@@ -63,9 +64,12 @@ def most_copies(
 
     stopped = False  # by the user
 
+    def left() -> float:
+        return start + seconds - time.monotonic()
+
     def packed(copies: int, share: float) -> Plan:
         nonlocal seconds, stopped
-        spare = max(start + seconds - time.monotonic(), 1e-6)
+        spare = max(left(), 1e-6)
         plan = run(with_names(repeated(one, copies)), spare / share, True)
         if plan.interrupted:
             seconds, stopped = 1e-6, True
@@ -73,7 +77,8 @@ def most_copies(
 
     best, whole = None, 0
     try:
-        for plan, copies in _growing(packed, most, order[0].quantity if len(one) == 1 else None):
+        single = order[0].quantity if len(one) == 1 else None
+        for plan, copies in _growing(packed, most, single, left):
             best, whole = plan, copies
     except KeyboardInterrupt:  # during the first load of a container
         if best is None:
@@ -86,7 +91,10 @@ def most_copies(
 
 
 def _growing(
-    packed: Callable[[int, float], Plan], most: int, single: int | None
+    packed: Callable[[int, float], Plan],
+    most: int,
+    single: int | None,
+    left: Callable[[], float],
 ) -> Iterator[tuple[Plan, int]]:
     """Yield plans of more and more copies, and their number.
 
@@ -94,8 +102,9 @@ def _growing(
         packed: Packs a number of copies in a share of the time.
         most: Largest number of copies.
         single: Quantity of the part if there is one part.
+        left: Returns the seconds that are left.
     """
-    # 1. Double the number of copies until some are left over.
+    # 1. More copies than the first container has volume for, then doubled until some are left over.
     whole, more = 0, 1
     while True:
         plan = packed(more, 3.0)
@@ -106,17 +115,24 @@ def _growing(
         if whole == most:
             _LOGGER.warning("no more than %d copies are packed", most)
             break
-        more = min(2 * whole, most)
+        by_volume = math.floor(1.0 / (plan.utilization or 1.0)) + 1 if whole == 1 else 0
+        more = min(max(2 * whole, by_volume), most)
     if single is not None and plan.num_packed >= max(whole, single):
         yield _of_packed(plan), plan.num_packed
-    # 2. Bisect between the last number that fits and the first that does not.
-    while more - whole > 1 and single is None:
+    # 2. Go down in growing steps, at least to the share that was packed, until all copies fit; then
+    # bisect between the last number that fits and the first that does not, while there is time.
+    fits, step = False, 1
+    while more - whole > 1 and single is None and (left() > 0.0 or not fits):
         middle = (whole + more) // 2
+        if not fits:
+            share = plan.num_packed / (plan.num_packed + plan.num_left)
+            middle = max(whole + 1, min(math.floor(share * more), more - step))
+            step *= 2
         plan = packed(middle, math.log2(more - whole) + 1.0)
         if plan.num_left:
             more = middle
         else:
-            whole = middle
+            whole, fits = middle, True
             yield plan, whole
 
 

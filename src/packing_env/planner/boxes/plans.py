@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -33,16 +34,21 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         [order.orientations[box.kind][box.orientation] for box in filled.boxes], np.int64
     ).reshape(-1, 3)
     supports = _support(corners, sides, [floor, *rules.before])
-    turned = {(box.kind, box.orientation): box for box in filled.boxes}
-    rotations = {key: _rotation(order, box) for key, box in turned.items()}
+    kinds = {(box.kind, box.orientation): box for box in filled.boxes}
+    turned = {key: _at_the_corner(order, box) for key, box in kinds.items()}
+    # Exact products, rounded once; many boxes share a coordinate.
+    metre = {step: float(order.unit * step) for step in np.unique(corners).tolist()}
+    places = np.array([[metre[step] for step in corner] for corner in corners.tolist()])
     x, y, height = (float(order.unit * side) for side in filled.room.sides)
     return Packing(
         container=(x, y, height),
         cell=unit,
         stability=filled.room.rules.stability,
         items=tuple(
-            _item(order, box, number, float(supports[number]), rotations[box.kind, box.orientation])
-            for number, box in enumerate(filled.boxes)
+            _placed(turned[box.kind, box.orientation], box, number, places[number], support)
+            for number, (box, support) in enumerate(
+                zip(filled.boxes, supports.tolist(), strict=True)
+            )
         ),
         num_items=num_items,
         geometry="boxes",
@@ -53,31 +59,40 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
     )
 
 
-def _item(
-    order: BoxOrder, box: LoadedBox, number: int, support: float, rotation: np.ndarray
-) -> PlacedItem:
-    part = order.parts[box.kind]
+def _at_the_corner(order: BoxOrder, box: LoadedBox) -> PlacedItem:
+    """Return a turned box in the lower corner of its container."""
+    part, rotation = order.parts[box.kind], _rotation(order, box)
     sides = [order.unit * length for length in order.lengths[box.kind]]
     a, b, c = (float(side / metres(part.unit)) for side in sides)
-    # The translation moves the lower corner of the turned box to the corner of its place.
-    offset = np.minimum(rotation @ np.array([float(side) for side in sides]), 0.0)
-    corner = np.array([float(order.unit * step) for step in box.corner])
     return PlacedItem(
-        order=number,
+        order=0,
         name=part.label,
         source=str(part.source["source"]),
         unit=part.unit,
         scale=1.0,
         extent=(a, b, c),
         rotation=rotation,
-        translation=corner - offset,
-        cell=box.corner[:2],
-        z=float(corner[2]),
+        translation=-np.minimum(rotation @ np.array([float(side) for side in sides]), 0.0),
+        cell=(0, 0),
+        z=0.0,
         orientation=box.orientation,
         item_id=box.kind,
-        support_ratio=support,
+        support_ratio=1.0,
         volume=float(math.prod(sides)),
         handling={**part.handling, **part.poses},
+    )
+
+
+def _placed(
+    item: PlacedItem, box: LoadedBox, number: int, place: np.ndarray, support: float
+) -> PlacedItem:
+    return replace(
+        item,
+        order=number,
+        translation=place + item.translation,
+        cell=box.corner[:2],
+        z=float(place[2]),
+        support_ratio=support,
     )
 
 
@@ -102,9 +117,13 @@ def _support(corners: np.ndarray, sides: np.ndarray, fixed: Sequence[Cuboid]) ->
     """Return the supported share of the base of each box, ``[N]``."""
     lower = np.concatenate([np.array(fixed, np.int64)[:, :3], corners])
     upper = np.concatenate([np.array(fixed, np.int64)[:, 3:], corners + sides])
+    by_top = np.argsort(upper[:, 2], kind="stable")
+    first = np.searchsorted(upper[by_top, 2], corners[:, 2], "left")
+    end = np.searchsorted(upper[by_top, 2], corners[:, 2], "right")
     shares = np.ones(len(corners))
     for n, (low, side) in enumerate(zip(corners, sides, strict=True)):
-        below = np.flatnonzero(upper[: len(fixed) + n, 2] == low[2])
+        below = by_top[first[n] : end[n]]
+        below = below[below < len(fixed) + n]  # what was placed before
         overlap = np.minimum(upper[below, :2], low[:2] + side[:2]) - np.maximum(
             lower[below, :2], low[:2]
         )
