@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -98,6 +99,14 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A stand-in for ``python`` that has imported torch: see `preloaded.py`."""
     with preloaded.start(tmp_path_factory.mktemp("python")) as program:
         yield program
+
+
+@pytest.fixture
+def spawned(python: Path) -> Iterator[None]:
+    """Let ``multiprocessing`` spawn its processes with the fixture ``python``."""
+    multiprocessing.set_executable(str(python))
+    yield
+    multiprocessing.set_executable(sys.executable)
 
 
 @pytest.fixture(scope="session")

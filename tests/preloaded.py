@@ -3,13 +3,15 @@
 To import torch, TorchRL, numba and the commands takes five seconds of a core, longer than most
 commands that tests run. ``start`` imports them once, in a process of its own, and writes a program
 into a folder. That program takes the arguments of ``python`` (``-c``, ``-m`` or a file). Its
-environment, folder and output are those of its caller, as is its exit code. Every call is a new
-process, so what a command imports, registers or sets is gone when it ends.
+environment, folder and open files are those of its caller, as is its exit code; SIGTERM is passed
+on. Every call is a new process, so what a command imports, registers or sets is gone when it ends.
+``multiprocessing`` can spawn its processes with it, too.
 
 Tests of imports, of start times and of signals start ``sys.executable`` instead.
 """
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -22,6 +24,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +35,16 @@ IMPORTED = (
 )  # fmt: skip
 """Slow imports. Not the compiled kernels, which read the environment."""
 CALL = """#!{python} -ISs
-import array, json, os, socket, sys
+import array, json, os, signal, socket, sys
+files = [file for file in map(int, os.listdir("/dev/fd")) if os.path.exists(f"/dev/fd/{{file}}")]
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
-files = array.array("i", [0, 1, 2])
 call = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
-server.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+call["files"] = files
+rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
+server.sendmsg([b"x"], [rights])
 server.sendall(json.dumps(call).encode() + b"\\n")
+signal.signal(signal.SIGTERM, lambda *_: server.sendall(b"t"))
 sys.exit(int(server.makefile().readline() or 70))
 """
 
@@ -92,20 +98,26 @@ def serve(address: str) -> None:
 
 def keep(connection: socket.socket) -> None:
     """Run a call in a child and answer with its exit code; end it if the caller has ended."""
-    _, files, _, _ = socket.recv_fds(connection, 1, 3)
+    _, files, _, _ = socket.recv_fds(connection, 1, 250)
     call = json.loads(connection.makefile().readline())
+    targets = call.pop("files")
     child = os.fork()
     if child == 0:
         connection.close()
-        for target, source in enumerate(files):
+        # First above all targets, because a target may be the number of another of these files.
+        above = [fcntl.fcntl(file, fcntl.F_DUPFD, max([*targets, *files]) + 1) for file in files]
+        for file in files:
+            os.close(file)
+        for source, target in zip(above, targets, strict=True):
             os.dup2(source, target)
             os.close(source)
         run(**call)
     for file in files:
         os.close(file)
-    ended = os.pidfd_open(child)
-    if ended not in select.select([ended, connection], [], [])[0]:
+    ended, runs = os.pidfd_open(child), True
+    while runs and ended not in select.select([ended, connection], [], [])[0]:
         os.kill(child, signal.SIGTERM)
+        runs = bool(connection.recv(1))  # nothing: the caller has ended
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with contextlib.suppress(OSError):
         connection.sendall(f"{code if code >= 0 else 128 - code}\n".encode())
@@ -118,7 +130,8 @@ def run(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.path[:0] = [place for place in environment.get("PYTHONPATH", "").split(os.pathsep) if place]
-    kind, *rest = arguments
+    # Options of the interpreter, as `multiprocessing` hands them on, have had their effect.
+    kind, *rest = dropwhile(lambda word: word[:1] == "-" and word not in ("-c", "-m"), arguments)
     code: Any = 0
     try:
         if kind == "-c":
@@ -128,7 +141,7 @@ def run(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
             sys.argv, sys.path[:0] = rest, [folder]
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         else:
-            sys.argv, sys.path[:0] = arguments, [str(Path(kind).resolve().parent)]
+            sys.argv, sys.path[:0] = [kind, *rest], [str(Path(kind).resolve().parent)]
             runpy.run_path(kind, run_name="__main__")
     except SystemExit as end:
         code = end.code
@@ -138,8 +151,9 @@ def run(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
     except BaseException:
         traceback.print_exc()
         code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if not stream.closed:
+            stream.flush()
     os._exit(code or 0)
 
 

@@ -75,6 +75,7 @@ def is_robot_program(block: str) -> bool:
     return "def inputs(" in block
 
 
+@pytest.mark.usefixtures("spawned")
 @pytest.mark.parametrize(
     ("page", "block"),
     [shown for shown in blocks() if not is_robot_program(shown[1])],

@@ -268,6 +268,7 @@ def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
         assert "no checkpoint there" in refused(capsys, *chosen)
 
 
+@pytest.mark.usefixtures("spawned")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_that_is_stopped_is_saved(
     workers: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

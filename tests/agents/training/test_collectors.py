@@ -56,6 +56,7 @@ def test_torchrls_collector_plays_what_ours_plays(mode, num_envs):
         assert all("collector" in key for key in set(other.keys(True, True)) - keys)
 
 
+@pytest.mark.usefixtures("spawned")
 def test_two_processes_play_what_one_plays_and_resume_each_other() -> None:
     """Rows [E, A] are divided, episodes end, and instances are drawn anew."""
     small = {"num_items": 5, "pool_size": 16}
