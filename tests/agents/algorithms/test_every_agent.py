@@ -74,7 +74,7 @@ OFTEN = (*LEARNERS, "dqn candidate", "ppo multi_head")
 )
 def test_an_agent_from_start_to_end(case: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    config = small_config(case)
+    config = small_config(case, "evaluation.instances=8", "evaluation.rows=4")
     trainer = build_trainer(config)
     agent, env = trainer.agent, trainer.collector.env
     assert isinstance(agent, Agent)
