@@ -1,6 +1,7 @@
-"""The engine `fused`: its choice, its machine code, and its bits as interpreted.
+"""The engine `fused`: its choice and its machine code.
 
-What needs a CUDA device is in tests/gpu.
+`tests/kernels/test_triton.py` runs `test_fused_interpreted.py`, which compares its bits. What needs
+a CUDA device is in tests/gpu.
 """
 
 from __future__ import annotations
@@ -73,12 +74,6 @@ def test_what_overlaps_itself_is_copied_before_it_is_written() -> None:
     found = engine.writable(state)
     assert all(value.is_contiguous() for value in found.values())
     assert engine.writable(found) is found
-
-
-@needs_triton
-@compiles
-def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
-    run_interpreted(INTERPRETED, only="not random_tasks")
 
 
 @needs_triton

@@ -1,9 +1,9 @@
 """The Triton kernels without a GPU: their choice, and their bits as interpreted.
 
-Triton decides to interpret when it is imported, so those tests (`test_triton_interpreted.py`) run
-in separate processes; ``TRITON_INTERPRET=1 pytest tests/kernels`` puts the interpreted kernels
-through every test of that folder. `test_triton_code.py` tests machine code; tests that need CUDA
-are in tests/gpu.
+Triton decides to interpret when it is imported, so those tests run in a process of their own:
+`test_triton_interpreted.py`, and `tests/engine/test_fused_interpreted.py` of the engine `fused`.
+``TRITON_INTERPRET=1 pytest tests/kernels`` puts the interpreted kernels through every test of that
+folder. `test_triton_code.py` tests machine code; tests that need CUDA are in tests/gpu.
 """
 
 from __future__ import annotations
@@ -94,8 +94,12 @@ def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
     if version < OLDEST_INTERPRETER:
         pytest.skip(f"the interpreter of Triton {version} does not work with this NumPy")
     folder = Path(__file__).parent
-    files = (folder / "test_triton_interpreted.py", folder / "test_surfaces_by_index.py")
-    run_interpreted(*files, only="triton")  # other backends of the second file run elsewhere
+    run_interpreted(
+        folder / "test_triton_interpreted.py",
+        folder / "test_surfaces_by_index.py",  # its other backends run elsewhere
+        folder.parent / "engine" / "test_fused_interpreted.py",
+        only="triton or (fused_interpreted and not random_tasks)",
+    )
 
 
 def test_what_this_run_requires_is_installed() -> None:

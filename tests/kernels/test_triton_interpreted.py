@@ -1,6 +1,6 @@
 """The bits of the Triton kernels, as Triton's interpreter computes them.
 
-Triton decides to interpret when it is imported, so these tests run in processes of their own, which
+Triton decides to interpret when it is imported, so these tests run in a process of their own, which
 `test_triton.py` starts.
 """
 

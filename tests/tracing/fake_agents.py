@@ -91,8 +91,11 @@ def training(case: str, *overrides: str, env: str = "") -> Iterator[Trainer]:
         config = compose("train", [f"agent={case}", *few, *off, *overrides])
     else:
         config = small_config(case, "env=irregular_com_hull", *off, *overrides)
-        if "epochs" in config.agent:  # two gradient steps of an update, not eight or sixteen
+        if "epochs" in config.agent:  # an update after every other step, of one gradient step
             config.agent.update({"epochs": 1, "batch_size": 8})
+            config.replay.horizon = 2
+        else:  # two steps without an update, then one after every step
+            config.trainer.update({"warmup": 12, "update_every": 4})
     here = build_env(config)
     agent, env = build_agent(config, here), build_env(config)
     with FakeTensorMode(allow_non_fake_inputs=True):
