@@ -6,10 +6,17 @@ from typing import Any
 import pytest
 import torch
 from tests.tiny import cuboid_env, tiny_env
+from tests.tracing.fake_cuda import load_guard
 
 from packing_env.core import metrics, transition
 from packing_env.engine.operations import ON_CELLS
 from packing_env.envs import PackingEnv
+
+
+@pytest.fixture(scope="session")
+def guard(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Fake CUDA tensors: compiling their guard takes six seconds."""
+    load_guard(tmp_path_factory.mktemp("guard"))
 
 
 @pytest.fixture

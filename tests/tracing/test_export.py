@@ -141,8 +141,12 @@ def test_the_program_decides_as_the_policy(case: str) -> None:
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:No complete tensor found:UserWarning")  # of channels-last ones
 def test_it_runs_without_this_package(tmp_path: Path) -> None:
-    """The policy is the one that computes maps between its two levels, with torch's kernels."""
-    env, policy, root = playing("hierarchical")
+    """The policy is the one that computes maps between its two levels, with torch's kernels.
+
+    The program of this rule has a quarter of the operations of `com_hull`.
+    """
+    rule = ("env.stability=center_hull", "env.stability_metric=center_hull")
+    env, policy, root = playing("hierarchical", *rule)
     backend = kernels.backend_for("cpu")
     torch.export.save(export_policy(policy, env), tmp_path / "policy.pt2")
     expected = {name: value.tolist() for name, value in decided(policy, env, root).items()}

@@ -11,7 +11,6 @@ from tests.tracing.fake_cuda import (
     Launches,
     do_without_values,
     fake_cuda,
-    load_guard,
     needs_compiler,
     on_cuda,
 )
@@ -31,13 +30,8 @@ CASES = [(preset, listed[i % len(listed)]) for i, (preset, listed) in enumerate(
 """Not ``multi_head``, whose spec reads its sizes when it is moved to a device."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def guard(tmp_path_factory: pytest.TempPathFactory) -> None:
-    load_guard(tmp_path_factory.mktemp("guard"))
-
-
 @pytest.fixture(autouse=True)
-def _without_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_values(guard: None, monkeypatch: pytest.MonkeyPatch) -> None:
     do_without_values(monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
 

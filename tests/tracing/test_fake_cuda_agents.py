@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.tracing.fake_agents import do_without_a_gpu, training
-from tests.tracing.fake_cuda import Launches, do_without_values, load_guard, needs_compiler
+from tests.tracing.fake_cuda import Launches, do_without_values, needs_compiler
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from agents.training.trainer import Trainer
@@ -21,15 +21,12 @@ CASES = (
     "sac",
 )
 """One of each kind of update, but ``multi_head`` ones: their spec reads its sizes when it moves."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def guard(tmp_path_factory: pytest.TempPathFactory) -> None:
-    load_guard(tmp_path_factory.mktemp("guard"))
+NO_RULE = ("env.stability=none", "env.stability_metric=none")
+"""Most operations of a step are those of a rule, which `test_fake_cuda.py` tests."""
 
 
 @pytest.fixture(autouse=True)
-def _without_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_values(guard: None, monkeypatch: pytest.MonkeyPatch) -> None:
     do_without_values(monkeypatch)
     do_without_a_gpu(monkeypatch)
     kernels.set_backend("eager")
@@ -47,12 +44,8 @@ def steps(trainer: Trainer, updates: int) -> tuple[list[Launches], list[Launches
 
 @pytest.mark.parametrize("case", CASES)
 def test_training_stays_on_the_device(case: str) -> None:
-    """No operation mixes devices, nothing is copied, and no value is read.
-
-    The task has no rule, because most operations of a step are those of a rule, which
-    `test_fake_cuda.py` tests.
-    """
-    with training(case, "env.stability=none", "env.stability_metric=none") as trainer:
+    """No operation mixes devices, nothing is copied, and no value is read."""
+    with training(case, *NO_RULE) as trainer:
         # Some updates of the manager are left out.
         without, with_update = steps(trainer, 3 if case == "hierarchical" else 2)
         state = trainer.agent.policy.state_dict().values()
@@ -64,7 +57,7 @@ def test_training_stays_on_the_device(case: str) -> None:
 
 
 def test_a_read_in_an_update_is_an_error() -> None:
-    with training("dqn") as trainer:
+    with training("dqn", *NO_RULE) as trainer:
         honest = trainer.agent.loss
 
         def reads(batch: object) -> object:
@@ -77,7 +70,7 @@ def test_a_read_in_an_update_is_an_error() -> None:
 
 
 def test_a_copy_in_an_update_is_counted() -> None:
-    with training("dqn") as trainer:
+    with training("dqn", *NO_RULE) as trainer:
         honest = trainer.agent.loss
 
         def copies(batch: object) -> object:
