@@ -188,16 +188,20 @@ def test_overlaps_and_obstacles_equal_loops(seed: int) -> None:
     measure(shapes, nest, overlap)
     obstacle = np.zeros((6, 4, 4), bool)
     find_obstacles(shapes, nest, obstacle)
+    voxels = [voxels_of(*each) for each in zip(parts, places, strict=True)]
     for i, j in itertools.permutations(range(4), 2):
-        mine, theirs = voxels_of(parts[i], places[i]), voxels_of(parts[j], places[j])
+        mine, theirs = voxels[i], voxels[j]
         assert overlap[i, j] == len(mine & theirs)
         if mine & theirs:
             continue  # ways out are asked of parts that do not overlap
         for way, step in enumerate(WAYS):
-            swept = {
-                tuple(np.array(voxel) + np.array(step) * n) for voxel in mine for n in range(160)
-            }
-            assert obstacle[way, i, j] == bool(swept & theirs), (way, i, j)
+            # Parts lie within 10 voxels along x and y, and within twice the tallest along z.
+            farthest = 2 * tall if step[2] else 10
+            swept = any(
+                (x + n * step[0], y + n * step[1], z + n * step[2]) in theirs
+                for x, y, z in mine for n in range(farthest)
+            )  # fmt: skip
+            assert obstacle[way, i, j] == swept, (way, i, j)
 
 
 @pytest.mark.parametrize("step", [1, 2, 5])
