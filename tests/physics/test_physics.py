@@ -309,8 +309,8 @@ def test_the_command_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
                                                      ("irregular_com_hull", 0.1, 0.5)])  # fmt: skip
 def test_what_the_default_packs_stands(task: str, least: float, most: float) -> None:
     """Of what the former default packs, most falls over or was never held."""
-    env = make_env(task, num_envs=4, split="test", draw="sequential", pool_size=4)
-    found = evaluate(env, heuristics.build("deepest_bottom_left", env), 4, keep=4)
+    env = make_env(task, num_envs=2, split="test", draw="sequential", pool_size=2)
+    found = evaluate(env, heuristics.build("deepest_bottom_left", env), 2, keep=2)
     reports = [play(packing) for packing in found.packings(env)]
     kept, packed = (sum(getattr(report, name) for report in reports)
                     for name in ("utilization_kept", "utilization"))  # fmt: skip
