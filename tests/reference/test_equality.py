@@ -47,10 +47,10 @@ WHOLE = [
 
 @pytest.mark.parametrize(("case", "backend"), WHOLE, indirect=["backend"])
 def test_whole_masks(case: int, backend: str) -> None:
-    """40 steps per case, 8 on the largest: heights, rest heights, masks, done, reward, metrics."""
+    """20 steps per case, 8 on the largest: heights, rest heights, masks, done, reward, metrics."""
     grid, orientations, window, height, task = FULL[case]
     items = {"grid": grid, "num_orientations": orientations, "window": window, "height": height}
-    num_envs, num_steps = (1, 8) if case == LARGEST else (4, 10)
+    num_envs, num_steps = (1, 8) if case == LARGEST else (2, 10)
     env = tiny_env(num_envs, seed=case, items={"seed": case, **items}, reward=REWARD, **task)
     assert play_beside_reference(env, num_steps, None, seed=case) > 0
 
@@ -65,10 +65,10 @@ RULES = [
 
 @pytest.mark.parametrize(("case", "stability"), RULES)
 def test_chosen_placements_and_sampled_masks(case: int, stability: str) -> None:
-    """150 steps per case; benchmarks/fuzz_reference.py plays more."""
+    """75 steps per case; benchmarks/fuzz_reference.py plays more."""
     visible = case + 1
     env = tiny_env(
-        6,
+        3,
         seed=case,
         items={"seed": 10 + case, "grid": (8 + case, 8), "height": 0.08},
         reward=REWARD,
@@ -84,7 +84,7 @@ def test_chosen_placements_and_sampled_masks(case: int, stability: str) -> None:
 def test_illegal_actions(action_mode: str, illegal_action: str) -> None:
     """A third of the actions are drawn from the whole range, out of range included."""
     env = tiny_env(
-        6,
+        3,
         action_mode=action_mode,
         illegal_action=illegal_action,
         num_visible=2,
