@@ -16,6 +16,7 @@ from agents.cli import main as cli
 from packing_env.core.stability import RULES
 from packing_env.planner import ContainerType, OrderError, Part, read_containers, read_parts
 from packing_env.planner.reading.constraints import STABILITY, read_options
+from packing_env.planner.reading.lengths import exact_container
 from packing_env.values import ParameterError
 
 Row = tuple[str, tuple[str, str, str], int, str]
@@ -501,6 +502,19 @@ def test_sides_with_units_of_their_own_are_converted_to_the_last(
     assert rows(write(f"name,dx,dy,dz,quantity\nmug,{columns},6\n")) == [("mug", sizes, 6, unit)]
     joined = sides.replace(",", " x ").replace('"', '""')
     assert rows(write(f'name,sides\nmug,"{joined}"\n')) == [("mug", sizes, 1, unit)]
+    # A column of units decides into which they are converted, in any order.
+    in_mm = rows(write(f'name,sides,unit\nmug,"{joined}",mm\n'))
+    assert in_mm[0][3] == "mm"
+    scale = 1 if unit == "mm" else Fraction("25.4")
+    assert in_mm[0][1] == tuple(str(Fraction(size) * scale) for size in sizes)
+
+
+@pytest.mark.parametrize("sides", ["20 x 8 x 8' 6\"", "5 x 4 x 3 ft 6 in"])
+def test_feet_and_inches_are_not_the_unit_of_other_sides(sides: str, write: Write) -> None:
+    with pytest.raises(OrderError, match="give the unit of each side"):
+        rows(write("sides\n" + '"' + sides.replace('"', '""') + '"\n'))
+    with pytest.raises(ParameterError, match="or one after each length"):
+        exact_container(sides)
 
 
 PALLET, TRAILER = (1.2, 0.8, 1), (12.03, 2.35, 2.39)

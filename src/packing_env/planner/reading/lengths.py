@@ -48,9 +48,9 @@ _PIECE = re.compile(
 )
 """A number with an optional unit."""
 _FEET = re.compile(
-    r"(\d+)\s*(?:'|ft\.?|foot|feet)\s*-?\s*(\d[\d.,/\s-]*?)\s*"
-    r"(?:\"|''|in\.?|inch|inches)",
-    re.IGNORECASE,
+    r"(\d+)\s*(?:'|ft\.?|foot|feet)\s*-?\s*(\d{1,2}(?!\d)[\d.,/\s-]*?)\s*"
+    r"(?:\"|''|ins?\.?|inch|inches)",
+    re.IGNORECASE | re.ASCII,
 )
 """Feet and inches: 5' 3" and 5 ft 3 1/2 in."""
 
@@ -125,21 +125,62 @@ def is_number(value: Any, *, decimal_comma: bool = False) -> bool:
 
 
 def split_unit(value: Any) -> tuple[Any, str | None]:
-    """Split a number from its unit, as in ``10in``; the unit is None if there is none."""
-    piece = _PIECE.fullmatch(_one_unit(value)) if isinstance(value, str) else None
+    """Split a number from its unit, as in ``10in``; the unit is None if there is none.
+
+    Feet and inches, as in ``5' 3"``, stay together; :func:`exact_side` reads them as inches.
+    """
+    if in_feet(value):
+        return value.strip(), "in"
+    piece = _PIECE.fullmatch(_plain(value)) if isinstance(value, str) else None
     if piece is None or not piece[2] or not is_unit(piece[2]):
         return value, None
     return piece[1], piece[2]
 
 
-def _one_unit(text: str) -> str:
-    """Return feet and inches as inches, and other texts as they are."""
-    text = _plain(text)
-    match = _FEET.fullmatch(text)
-    if match is None or not is_number(match[2]) or exact(match[2]) >= 12:
-        return text
-    inches = 12 * int(match[1]) + exact(match[2])
-    return f"{inches.numerator}/{inches.denominator} in"
+def in_feet(value: Any) -> bool:
+    """Return whether a value consists of feet and inches."""
+    return isinstance(value, str) and _FEET.fullmatch(_plain(value)) is not None
+
+
+def exact_side(value: Any, *, decimal_comma: bool = False) -> Fraction:
+    """Read the number of :func:`split_unit`, in its unit.
+
+    Raises:
+        ValueError: As :func:`exact`, or 12 inches or more stand beside feet.
+    """
+    match = _FEET.fullmatch(_plain(value)) if isinstance(value, str) else None
+    if match is None:
+        return exact(value, decimal_comma=decimal_comma)
+    inches = exact(match[2], decimal_comma=decimal_comma)
+    if inches >= 12:
+        raise ValueError(f"{value!r} has 12 inches or more; write them as feet")
+    return 12 * int(match[1]) + inches
+
+
+def in_one_unit(
+    sides: list[Fraction], pairs: Sequence[tuple[Any, str | None]], unit: str | None
+) -> tuple[list[Fraction], list[str | None]]:
+    """Convert sides that all state a unit to one unit, by default that of the last.
+
+    Args:
+        sides: The sides.
+        pairs: Number and unit of each side, as :func:`split_unit` returns them.
+        unit: The unit, if the order states one.
+
+    Returns:
+        The sides, and the units that they state now.
+
+    Raises:
+        ParameterError: The last side is in feet and inches, and another has no unit.
+    """
+    own = [word for _, word in pairs]
+    if not all(own):
+        if in_feet(pairs[-1][0]) and not unit:
+            raise ParameterError("give the unit of each side")
+        return sides, own
+    unit = unit or own[-1] or ""
+    lengths = [side * metres(word or unit) for side, word in zip(sides, own, strict=True)]
+    return [length / metres(unit) for length in lengths], [unit]
 
 
 def metres(unit: str) -> Fraction:
@@ -206,26 +247,29 @@ def exact_lengths(name: str, text: str, count: int, example: str) -> tuple[list[
     Raises:
         ParameterError: The text does not have this form, or a unit is missing or unknown.
     """
-    pieces = [
-        _PIECE.fullmatch(_one_unit(piece))
-        for piece in keyboard_signs(text).lower().replace("*", "x").split("x")
-    ]
     wrong = f"{name}={text!r} must be {count} lengths and a unit, as in {example}"
-    matches = [piece for piece in pieces if piece is not None]
-    if len(matches) != count or len(pieces) != count:
+    pieces = keyboard_signs(text).lower().replace("*", "x").split("x")
+    pairs: list[tuple[str, str | None]] = []
+    for piece in pieces:
+        match = None if in_feet(piece) else _PIECE.fullmatch(_plain(piece))
+        if match is not None:
+            pairs.append((match[1], match[2] and match[2].strip()))
+        elif in_feet(piece):
+            pairs.append((piece.strip(), "in"))
+    if len(pairs) != count or len(pieces) != count:
         raise ParameterError(wrong)
-    words = [piece[2] and piece[2].strip() for piece in matches]
-    if any(words[:-1]) and not all(words):
+    words = [word for _, word in pairs]
+    if not all(words) and (any(words[:-1]) or in_feet(pieces[-1])):
         raise ParameterError(f"{name}={text!r}: give one unit at the end, or one after each length")
     if not words[-1] or not is_unit(words[-1]):
         raise ParameterError(_lacks_unit(name, text, words[-1], example))
     try:
-        numbers = [exact(piece[1]) for piece in matches]
+        numbers = [exact_side(number) for number, _ in pairs]
     except ValueError as error:
         raise ParameterError(f"{name}={text!r}: {error}") from None
     units = [read_unit(name, word or words[-1]) for word in words]
-    pairs = zip(numbers, units, strict=True)
-    return [number * metres(unit) for number, unit in pairs], units[-1]
+    sides = zip(numbers, units, strict=True)
+    return [number * metres(unit) for number, unit in sides], units[-1]
 
 
 def _lacks_unit(name: str, text: str, word: str | None, example: str) -> str:

@@ -30,7 +30,7 @@ from packing_env.planner.reading.columns import (
     read_header,
     with_weight_unit,
 )
-from packing_env.planner.reading.lengths import exact, metres, split_unit
+from packing_env.planner.reading.lengths import exact, exact_side, in_one_unit, metres, split_unit
 from packing_env.planner.reading.row_numbers import check_row_numbers, check_single
 from packing_env.planner.reading.synonyms import PIECES, TOTALS, YES_NO, meaning, plain
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
@@ -349,17 +349,12 @@ def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str
     sides: list[Fraction] = []
     for name, (number, _) in zip(names, pairs, strict=True):
         try:
-            sides.append(exact(number, decimal_comma=comma))
+            sides.append(exact_side(number, decimal_comma=comma))
         except ValueError as error:
             raise OrderError(f"{name}={number!r} must be a length: {error}") from None
         if sides[-1] <= 0:
             raise OrderError(f"{name}={number} must be a number, more than 0")
-    # 3. One unit: sides that state different ones are converted to the last.
-    own = [word for _, word in pairs]
-    units = [metres(word) for word in own if word]
-    if len(units) == 3:
-        sides = [side * unit / units[-1] for side, unit in zip(sides, units, strict=True)]
-        own = own[-1:]
+    sides, own = in_one_unit(sides, pairs, values.get("unit") or header.unit)
     stated = _units(values, header, own)
     return values | {"sides": tuple(sides)} | ({"unit": stated.pop()} if stated else {})
 
