@@ -98,6 +98,10 @@ class Crates(Plan):
         return self.tried - self.num_left
 
     @property
+    def capacity(self) -> float:
+        return 2400.0
+
+    @property
     def utilization(self) -> float:
         return self.num_packed / 2400
 

@@ -21,6 +21,9 @@ from packing_env.planner.result import Plan
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
+GROWTH = 16
+"""Factor between the numbers of copies that are tried one after the other, at most."""
+
 Run = Callable[[Sequence[Part], float, bool], Plan]
 """Packs an order within some seconds; True skips the reasons why parts are left over."""
 
@@ -42,10 +45,10 @@ def most_copies(
 ) -> Plan:
     """Pack the order as often as it fits.
 
-    The volume of one copy gives a first number, which is doubled until some copies are left over.
-    The search then goes down from there to a number that fits, and bisects between the two while
-    there is time. If the order has a single part, its quantity is ignored: one piece is one copy.
-    If the order does not fit once, its plan says why.
+    The number of copies grows until some are left over, first up to what the volume of one copy
+    suggests. The search then goes down from there to a number that fits, and bisects between the
+    two while there is time. If the order has a single part, its quantity is ignored: one piece is
+    one copy. If the order does not fit once, its plan says why.
 
     Args:
         order: The parts with the quantities of one copy.
@@ -104,8 +107,9 @@ def _growing(
         single: Quantity of the part if there is one part.
         left: Returns the seconds that are left.
     """
-    # 1. More copies than the first container has volume for, then doubled until some are left over.
-    whole, more = 0, 1
+    # 1. Up to more copies than the first container has volume for, then doubled until some are left
+    # over. A step is at most GROWTH, because weights or heights may allow far fewer copies.
+    whole, more, by_volume, volume = 0, 1, 0, 0.0
     while True:
         plan = packed(more, 3.0)
         if plan.num_left:
@@ -115,18 +119,21 @@ def _growing(
         if whole == most:
             _LOGGER.warning("no more than %d copies are packed", most)
             break
-        by_volume = math.floor(1.0 / (plan.utilization or 1.0)) + 1 if whole == 1 else 0
-        more = min(max(2 * whole, by_volume), most)
+        if whole == 1:
+            volume = plan.utilization * plan.capacity
+            by_volume = math.floor(1.0 / (plan.utilization or 1.0)) + 1
+        more = min(max(2 * whole, min(GROWTH * whole, by_volume)), most)
     if single is not None and plan.num_packed >= max(whole, single):
         yield _of_packed(plan), plan.num_packed
-    # 2. Go down in growing steps, at least to the share that was packed, until all copies fit; then
-    # bisect between the last number that fits and the first that does not, while there is time.
+    # 2. Go down in growing steps, at least to the volume that was packed, until all copies fit.
+    # Then bisect between the last number that fits and the first that does not, while there is
+    # time.
     fits, step = False, 1
     while more - whole > 1 and single is None and (left() > 0.0 or not fits):
         middle = (whole + more) // 2
         if not fits:
-            share = plan.num_packed / (plan.num_packed + plan.num_left)
-            middle = max(whole + 1, min(math.floor(share * more), more - step))
+            whole_copies = math.floor(plan.utilization * plan.capacity / (volume or 1.0))
+            middle = max(whole + 1, min(whole_copies, more - step))
             step *= 2
         plan = packed(middle, math.log2(more - whole) + 1.0)
         if plan.num_left:
@@ -143,6 +150,12 @@ def _of_packed(plan: Plan) -> Plan:
         containers.append(replace(packing, num_items=waiting))
         waiting -= len(packing.items)
     return replace(plan, containers=tuple(containers), left=())
+
+
+def wants_kits(order: Sequence[Part]) -> bool:
+    """Return whether an order has kits, and states no worth that decides what is packed first."""
+    stated = {key for part in order for key in part.handling}
+    return any(part.kit for part in order) and not stated & {"priority", "value"}
 
 
 def complete_kits(order: Sequence[Part], plan: Plan) -> dict[str, tuple[int, int]]:

@@ -20,12 +20,13 @@ from packing_env.items.handling import Stacking
 from packing_env.items.meshes.mesh import TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
+from packing_env.plan.loading.search import compile_kernels
 from packing_env.planner.boxes.container_sets import CHEAPEST, CHOICES, FEWEST
 from packing_env.planner.boxes.order import BoxOrder, is_exact, read_boxes
 from packing_env.planner.boxes.packer import BoxPacker
 from packing_env.planner.boxes.plans import packing_of_boxes
 from packing_env.planner.boxes.reasons import BoxReasons
-from packing_env.planner.copies import Fill, most_copies, whole_kits
+from packing_env.planner.copies import Fill, most_copies, wants_kits, whole_kits
 from packing_env.planner.grid.containers import Container, choose_cell, lay_grid
 from packing_env.planner.grid.poses import Poses, build_poses
 from packing_env.planner.grid.reasons import Reasons
@@ -145,8 +146,10 @@ def pack(
         return _pack_on_grid(order, types, container_unit, settings, spacing)
 
     if isinstance(parts, Fill):
+        if exactly:
+            compile_kernels()  # takes nothing of the time
         return most_copies(order, run, seconds)
-    if not exactly or not _wants_kits(order):
+    if not exactly or not wants_kits(order):
         return run(order, seconds, False)
     # If parts are left over, pack fewer kits, so that more of them are complete.
     plan = run(order, seconds / 2, False)
@@ -155,12 +158,6 @@ def pack(
         return plan if first is None else run(order, seconds / 4, False, first)
     except KeyboardInterrupt:
         return replace(plan, interrupted=True)
-
-
-def _wants_kits(order: Sequence[Part]) -> bool:
-    """Return whether an order has kits, and states no worth that decides what is packed first."""
-    stated = {key for part in order for key in part.handling}
-    return any(part.kit for part in order) and not stated & {"priority", "value"}
 
 
 @dataclass(frozen=True)
