@@ -179,7 +179,7 @@ def _best_along(shapes, nest, weights, piece, candidate, axis, costs, state):
 
 @jit
 def _try(shapes, nest, weights, piece, candidate, bound, costs, state):
-    """Return the weighted depth of a drawn place; with tables, of the best height above it."""
+    """Return the weighted depth at a drawn place; with tables, at the best height there."""
     if shapes.pairs.size:
         return _best_along(shapes, nest, weights, piece, candidate, 2, costs, state)
     return _look(shapes, nest, weights, piece, candidate, bound)
