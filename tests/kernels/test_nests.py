@@ -238,6 +238,20 @@ def test_fixed_pieces_stay_and_seeds_repeat() -> None:
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_are_not_turned_above_a_low_lid(seed: int) -> None:
+    shapes = shapes_of([np.ones((1, 1, 8), bool), np.ones((8, 1, 1), bool)])
+    shapes = shapes._replace(options=np.array([[0, 1]]), number=np.array([2]))
+    nest = nest_of([(0, 0, 0)] * 6, (8, 8, 2))
+    nest = nest._replace(part=np.zeros(6, np.int64), shape=np.ones(6, np.int64))
+    overlap, weights = np.zeros((6, 6)), np.ones((6, 6))
+    measure(shapes, nest, overlap)
+    draws, halt = np.array([8, 8]), np.zeros(1, np.int8)
+    assert separate(shapes, nest, overlap, weights, draws, 50, 0, seed, halt)
+    assert (nest.place >= 0).all()
+    assert (nest.place + shapes.table[nest.shape, 1:4] <= nest.container).all()
+
+
 def test_separate_goes_on_for_longer_where_little_overlaps() -> None:
     shapes = shapes_of([np.ones((2, 2, 2), bool)] * 4)
     apart = []

@@ -195,6 +195,9 @@ def _draw(shapes, nest, piece, near, state, candidate):
     shape = shapes.options[part, _below(state, shapes.number[part])]
     if near and _below(state, 2):
         shape = nest.shape[piece]
+    for axis in range(3):
+        if shapes.table[shape, 1 + axis] > nest.container[axis]:
+            shape = nest.shape[piece]  # the other would be higher than the lid
     candidate[0] = shape
     for axis in range(3):
         room = nest.container[axis] - shapes.table[shape, 1 + axis]
