@@ -146,6 +146,21 @@ def test_fill_fills_all_containers_and_keeps_constraints(tmp_path: Path) -> None
     assert [packing.num_items for packing in plan.containers] == [10, 5]
 
 
+def test_fill_keeps_parts_together_under_a_weight_limit() -> None:
+    kit = [
+        Part(sides=(50, side, 50), unit="mm", handling={"together": "a", "weight": 50.0})
+        for side in (50, 30)
+    ]
+    tried: list[int] = []
+
+    def run(parts: Sequence[Part], seconds: float, quick: bool) -> Plan:
+        tried.append(len(parts))
+        return pe.pack(parts, "1200x800x1000mm", seconds, weight_limit=1000.0)
+
+    assert most_copies(kit, run, 2.0).copies == 10
+    assert max(tried) <= 2 * 16  # the volume has room for 4,800 copies, each of two kinds
+
+
 def test_fill_packs_whole_copies_of_an_order(kit: Path, tmp_path: Path) -> None:
     plan = checked(pe.pack(Fill(str(kit)), "200x160x140mm", 2.0), tmp_path)
     assert plan.left == ()

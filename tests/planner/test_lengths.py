@@ -90,6 +90,8 @@ def test_lengths_are_in_metres(value: Any, length: Any) -> None:
         ("mm", "must be 1 lengths and a unit"),
         ("-5mm", "must not be negative"),
         (float("nan"), "cell"),
+        ("1'005 in", "must be 1 lengths"),  # thousands, not feet
+        ("5' 14\"", "12 inches or more"),
     ],
 )
 def test_wrong_lengths_name_the_option(value: Any, message: str) -> None:
