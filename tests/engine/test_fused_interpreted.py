@@ -57,12 +57,13 @@ def _only_steps_are_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """
 
     def eager(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
-            chosen = kernels.backend_for("cpu")
+        def call(*arguments: Any) -> Any:
+            backend = kernels.backend_for("cpu")
             kernels.set_backend("eager")
-            found = method(*given)
-            kernels.set_backend(chosen)
-            return found
+            try:
+                return method(*arguments)
+            finally:
+                kernels.set_backend(backend)
 
         return call
 

@@ -66,7 +66,7 @@ class Heuristic(TensorDictModuleBase):
     """
 
     needs_state = False
-    """Whether a rule that reads observations needs the environment's state as well."""
+    """Whether the rule reads the environment's state in addition to observations."""
 
     def __init__(self, env: PackingEnv, item_order: str | None, reads: set[str]) -> None:
         super().__init__()

@@ -44,7 +44,7 @@ FILLINGS, FILL_SHARE = 10, 0.1
 DRAWS = (60, 60), (1000, 60)
 """Numbers of random and of near places for each move, and for the first move of a new piece."""
 COLUMNS = (2, 2), (100, 8)
-"""The same numbers for searches with tables of depths, which try each place at all heights."""
+"""The same numbers with tables of depths: each random place is then tried at all heights."""
 PATIENCE, PATIENCE_LOWER, PATIENCE_TABULATED = 12, 40, 1000
 """An attempt ends after this many rounds without less overlap. The second number applies under a
 lowered lid, where few other attempts are possible, and the third with tables for fine voxels."""

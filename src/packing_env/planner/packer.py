@@ -147,7 +147,7 @@ def pack(
 
     if isinstance(parts, Fill):
         if exactly:
-            compile_kernels()  # takes nothing of the time
+            compile_kernels()  # before the time of the search begins
         return most_copies(order, run, seconds)
     if not exactly or not wants_kits(order):
         return run(order, seconds, False)

@@ -251,11 +251,10 @@ def exact_lengths(name: str, text: str, count: int, example: str) -> tuple[list[
     pieces = keyboard_signs(text).lower().replace("*", "x").split("x")
     pairs: list[tuple[str, str | None]] = []
     for piece in pieces:
-        match = None if in_feet(piece) else _PIECE.fullmatch(_plain(piece))
-        if match is not None:
-            pairs.append((match[1], match[2] and match[2].strip()))
-        elif in_feet(piece):
+        if in_feet(piece):
             pairs.append((piece.strip(), "in"))
+        elif match := _PIECE.fullmatch(_plain(piece)):
+            pairs.append((match[1], match[2] and match[2].strip()))
     if len(pairs) != count or len(pieces) != count:
         raise ParameterError(wrong)
     words = [word for _, word in pairs]
