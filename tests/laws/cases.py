@@ -24,8 +24,8 @@ KINDS = ("irregular", "cuboids", "irregular", "boxes")
 OF_MAPS = ("lowest_z", "corner_points", "level_set_vertices")
 OF_SPACES = ("split_spaces", "split_space_drops")
 
-core_laws = settings(max_examples=6 * settings.default.max_examples)
-"""120 examples, unless a profile says otherwise."""
+core_laws = settings(max_examples=4 * settings.default.max_examples)
+"""80 examples, unless a profile says otherwise."""
 sides_of_grids = st.tuples(st.integers(1, 12), st.integers(1, 12))
 seeds = st.integers(0, 2**16)
 

@@ -90,17 +90,6 @@ def piles(draw: st.DrawFn) -> Pile:
 
 
 @core_laws
-@given(piles())
-def test_a_box_rests_on_the_highest_top_under_it(pile: Pile) -> None:
-    places = pile.places()
-    found = pile.judged(places, "none")
-    w, h, d = pile.size
-    z = [pile.heights[x : x + w, y : y + h].max() for x, y in places]
-    assert found.z[0].tolist() == z
-    assert found.legal[0].tolist() == [height + d <= HEIGHT for height in z]
-
-
-@core_laws
 @given(piles(), seeds)
 def test_boxes_are_judged_as_the_reference_judges_them(pile: Pile, seed: int) -> None:
     """The places are also next to the walls and beyond them."""
@@ -115,47 +104,6 @@ def test_boxes_are_judged_as_the_reference_judges_them(pile: Pile, seed: int) ->
             if expected:
                 box = plain_boxes.drop(pile.listed, (x, y), pile.size)
                 assert int(found.z[0, i]) == box[2]
-
-
-@core_laws
-@given(piles())
-def test_a_stricter_rule_is_never_laxer_on_boxes(pile: Pile) -> None:
-    """The order is that on maps; rules of piles demand a shrunken `com_hull`, and more."""
-    legal = {rule: pile.judged(pile.places(), rule).legal for rule in BOX_RULES}
-    for strict, lax in itertools.pairwise(("area_corners", "center_hull", "com_hull", "none")):
-        assert not (legal[strict] & ~legal[lax]).any()
-    assert not (legal["area_corners_code"] & ~legal["center_hull"]).any()
-    for whole in ("stacking_tree", "equilibrium"):
-        assert not (legal[whole] & ~legal["com_hull"]).any()
-
-
-@core_laws
-@given(piles(), st.sampled_from(BOX_RULES), st.sampled_from(["x", "y", "swap"]))
-def test_a_mirror_mirrors_every_verdict_on_boxes(pile: Pile, rule: str, axis: str) -> None:
-    places = pile.places()
-    image, image_places = mirrored(pile, places, axis)
-    found, seen = pile.judged(places, rule), image.judged(image_places, rule)
-    assert torch.equal(found.z, seen.z)
-    assert torch.equal(found.legal, seen.legal)
-
-
-def mirrored(pile: Pile, places: np.ndarray, axis: str) -> tuple[Pile, np.ndarray]:
-    if axis == "swap":
-        w, h, d = pile.size
-        x, y, height = pile.params.container
-        params = pile.params.evolve(container=(y, x, height))
-        listed = pile.boxes[:, [1, 0, 2, 4, 3, 5]]
-        return Pile(listed, pile.heights.T, (h, w, d), params), places[:, ::-1]
-    a = "xy".index(axis)
-    length = pile.heights.shape[a]
-    listed, turned = pile.boxes.copy(), places.copy()
-    real = listed[:, 5] > 0
-    listed[real, a], listed[real, a + 3] = (
-        length - pile.boxes[real, a + 3],
-        length - pile.boxes[real, a],
-    )
-    turned[:, a] = length - pile.size[a] - places[:, a]
-    return Pile(listed, np.flip(pile.heights, a), pile.size, pile.params), turned
 
 
 RULES = [rule for rule in KNOWN_RULES if rule in BOX_RULES]
@@ -209,25 +157,6 @@ def cuboids_of(pile: Pile, pitch: float) -> Catalogue:
     extents = torch.tensor([*sizes, pile.size], dtype=torch.float64) * pitch
     container = tuple(pitch * side for side in (12, 12, HEIGHT))
     return Catalogue.from_cuboids(extents, cell=pitch, container=container, orientations="none")
-
-
-@core_laws
-@given(piles(), st.integers(1, 5))
-def test_the_raster_is_the_highest_unit_under_each_cell(pile: Pile, steps: int) -> None:
-    """A cell of several units holds the highest of them, so the raster is never too low."""
-    x, y = (-(-n // steps) for n in pile.heights.shape)
-    params = pile.params.evolve(container=(float(x * steps), float(y * steps), float(HEIGHT)),
-                                cell=float(steps), unit=1.0)  # fmt: skip
-    raster = torch.zeros(1, x, y)
-    placed = torch.ones(1, dtype=torch.bool)
-    for box in torch.from_numpy(pile.boxes.astype(np.int32)):
-        raised = boxes.raise_heightmap(raster, box[None], placed, params)
-        assert (raised >= raster).all()
-        raster = raised
-    padded = np.zeros((x * steps, y * steps))
-    padded[: pile.heights.shape[0], : pile.heights.shape[1]] = pile.heights
-    expected = padded.reshape(x, steps, y, steps).max((1, 3))
-    assert np.array_equal(raster[0].numpy(), expected)
 
 
 @core_laws

@@ -1,7 +1,7 @@
-"""Laws of the core: single placements of items on random grounds, on grids up to 12 x 12."""
+"""Laws of the core: placements of single items on random grounds, on grids up to 12 x 12."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,7 +13,7 @@ from tests.tiny import catalogue, cuboids
 from torch import Tensor
 
 from packing_env import reference
-from packing_env.core import candidates, feasibility, metrics, transition
+from packing_env.core import candidates, feasibility, transition
 from packing_env.core.orientation import decode_placement
 from packing_env.items import Catalogue
 from packing_env.testing import KNOWN_RULES, reference_item, reference_rules
@@ -138,114 +138,7 @@ def plain_verdicts(
     return found, {rule: reference.is_stable(rule, touch) for rule in KNOWN_RULES}
 
 
-@core_laws
-@given(grounds())
-def test_a_stricter_rule_is_never_laxer(ground: Ground) -> None:
-    """If a stricter rule allows a placement, a laxer one does: their definitions imply it.
-
-    The rules of areas ask for more than half of the footprint, which is enough for `center_hull`.
-    Support of more than half of a full rectangle leaves no line through its centre with all of it
-    on one side: for cuboids `center_hull` is enough for `com_hull`.
-    """
-    legal = {rule: ground.maps(rule).legal for rule in KNOWN_RULES}
-    for rule in KNOWN_RULES:
-        assert not (legal[rule] & ~legal["none"]).any()
-    assert not (legal["area_corners"] & ~legal["center_hull"]).any()
-    assert not (legal["area_corners_code"] & ~legal["center_hull"]).any()
-    if ground.is_cuboid:
-        assert not (legal["center_hull"] & ~legal["com_hull"]).any()
-
-
-def mirrored(catalogue: Catalogue, axis: str) -> Catalogue:
-    """The catalogue seen in a mirror: x or y reversed within each window, or x and y swapped."""
-    if axis == "swap":
-        return replace(
-            catalogue,
-            top=catalogue.top.transpose(2, 3).contiguous(),
-            bottom=catalogue.bottom.transpose(2, 3).contiguous(),
-            size=catalogue.size.flip(-1),
-            com=catalogue.com.flip(-1),
-            cuboid=catalogue.cuboid[..., [1, 0, 2][: catalogue.cuboid.shape[-1]]],
-            container=(*catalogue.container[1::-1], catalogue.container[2]),
-        )
-    place = "xy".index(axis)
-    top, bottom, com = catalogue.top.clone(), catalogue.bottom.clone(), catalogue.com.clone()
-    for m, r in catalogue.orientation_mask.nonzero().tolist():
-        length = int(catalogue.size[m, r, place])
-        for maps in (top, bottom):
-            window = maps[m, r].narrow(place, 0, length)
-            window.copy_(window.flip(place))
-        com[m, r, place] = 64 * length - com[m, r, place]
-    return replace(catalogue, top=top, bottom=bottom, com=com)
-
-
-def reflected(ground: Ground, axis: str) -> Ground:
-    """Ground and item in a mirror; what is outside the item's window stays behind it."""
-    items, params = mirrored(ground.items, axis), ground.params
-    if axis == "swap":
-        x, y, height = params.container
-        params, heights = params.evolve(container=(y, x, height)), ground.heights.T.contiguous()
-    else:
-        heights = ground.heights.flip("xy".index(axis))
-    return replace(ground, make_items=lambda: items, heights=heights, params=params)
-
-
-@core_laws
-@given(grounds(), st.sampled_from(KNOWN_RULES), st.sampled_from(["x", "y", "swap"]))
-def test_a_mirror_mirrors_every_verdict(ground: Ground, rule: str, axis: str) -> None:
-    everywhere = ground.params.evolve(grid_step=1, candidate_range="container")
-    ground = replace(ground, params=everywhere)
-    maps, image = ground.maps(rule), reflected(ground, axis).maps(rule)
-    for r in ground.items.orientation_mask[ground.item].nonzero().flatten().tolist():
-        for one, other in ((maps.z, image.z), (maps.legal, image.legal)):
-            before, after = one[0, 0, r], other[0, 0, r]
-            if axis == "swap":
-                assert torch.equal(before, after.T)
-                continue
-            place = "xy".index(axis)
-            inside = everywhere.grid[place] - int(ground.items.size[ground.item, r, place]) + 1
-            before, after = (m.narrow(place, 0, max(0, inside)) for m in (before, after))
-            assert torch.equal(before, after.flip(place))
-
-
-# ---------------------------------------------------------------------- one decision
-
-
-@core_laws
-@given(grounds(), seeds)
-def test_putting_an_item_down_raises_its_footprint_and_nothing_else(
-    ground: Ground, seed: int
-) -> None:
-    """``z`` is the largest gap; heights become ``max(before, z + top)``; volume is conserved.
-
-    For cuboids, ``z + top`` is the float32 nearest to whole cells.
-    """
-    items, params = ground.items.tensors(), ground.params
-    state = standing_on(ground)
-    legal = ground.maps("none").legal.flatten(1)
-    index = some_places(legal, 1, np.random.default_rng(seed))[-1:]
-    place = decode_placement(torch.from_numpy(index), ground.items.num_orientations, params)
-    good = legal[:, index[0]]
-    assert feasibility.judge(state, place, items, params).tolist() == good.tolist()
-    after, _ = transition.decide(state, place, good, items, params)
-    before, raised = state["heightmap"][0].numpy(), after["heightmap"][0].numpy()
-    expected = before.copy()
-    if good:
-        r, x, y = (int(value) for value in (place.orientation, place.x, place.y))
-        bottom, top = (items[name][ground.item, r].numpy() for name in ("bottom", "top"))
-        w, h = np.argwhere(np.isfinite(bottom)).max(0) + 1
-        window = np.s_[x : x + w, y : y + h]
-        z = (before[window] - bottom[:w, :h]).max()
-        assert float(after["placement_z"][0, 0]) == z
-        surface = z + top[:w, :h]
-        if ground.is_cuboid:
-            surface = np.float32(np.round(surface / np.float64(params.cell)) * params.cell)
-        expected[window] = np.maximum(before[window], surface)
-    assert np.array_equal(raised, expected)
-    assert (raised >= before).all()
-    volume = float(items["volume"][ground.item]) if good else 0.0
-    found = metrics.measure(after, params)["utilization"]
-    assert abs(float(found) - volume / params.container_volume) < 1e-12
+# ---------------------------------------------------------------------- lists of candidates
 
 
 def standing_on(ground: Ground) -> State:
@@ -254,9 +147,6 @@ def standing_on(ground: Ground) -> State:
     item = torch.tensor([[ground.item]])
     state = transition.begin(item, zero + 1, zero, zero, zero, ground.params)
     return state | {"heightmap": ground.heights[None].clone()}
-
-
-# ---------------------------------------------------------------------- lists of candidates
 
 
 @core_laws

@@ -126,15 +126,9 @@ class Interleaving(RuleBasedStateMachine):
         self.root = self.env.maybe_reset(self.env.step_mdp(written))
         self.referee.begin(following["done"], self.root)
         assert not differing(state_of(twin), state_of(self.env))
-        seen = (
-            "observation",
-            "metrics",
-            *self.env.mode.mask_keys,
-            *self.env.mode.report_keys,
-            "done",
-            "terminated",
-            "truncated",
-        )
+        mode = self.env.mode
+        seen = ("observation", "metrics", "done", "terminated", "truncated")
+        seen += (*mode.mask_keys, *mode.report_keys)
         assert not differing(root.select(*seen), self.root.select(*seen))
 
     @rule(chosen=rows_chosen)
