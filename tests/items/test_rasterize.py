@@ -64,7 +64,7 @@ def _tetrahedron(corners) -> Mesh | None:
     return mesh_from_arrays(points, faces if volume > 0 else faces.flip(1))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.one_of(
         _tetrahedra(st.integers(0, 3000).map(lambda k: k / 997.0)),
@@ -95,7 +95,7 @@ def test_extents_are_snapped_within_a_millionth_of_a_cell(extent, cells):
     assert bool(maps.footprint.all())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("extent", [(0.001, 0.001, 0.1), (0.1, 0.1, 0.0002), (2e-6, 2e-6, 0.3)])
 def test_needles_and_sheets_never_vanish(extent, seed):
     mesh = box_mesh(*extent, at=(0.0031, -0.0007, 0.1))

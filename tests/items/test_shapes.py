@@ -2,11 +2,8 @@ from math import gamma, pi
 
 import numpy as np
 import pytest
-import shape_makers as makers
 import shapes as script
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from packing_env.items import shapes
 from packing_env.reference import solids as reference
@@ -20,9 +17,9 @@ def solid_of(name: str) -> reference.Solid:
     return reference.Solid(mesh.vertices.numpy(), mesh.faces.numpy())
 
 
-def surface_volume(solid: reference.Solid | makers.Solid) -> float:
+def surface_volume(solid: reference.Solid) -> float:
     """Signed volume inside the surface: positive if its faces point outward."""
-    return measure(reference.Solid(solid.vertices, solid.faces))[0]
+    return measure(solid)[0]
 
 
 def superquadric_volume(half: tuple[float, float, float], e1: float, e2: float) -> float:
@@ -61,17 +58,11 @@ def test_the_script_models_the_shapes_of_the_package() -> None:
     ("name", "litres"),
     [
         ("tetracube_l", 4 * 0.5**3),
-        ("staircase", 12 * 0.4**3),
         ("l_profile", 0.9 * (1.4 * 1.0 - 1.0 * 0.6)),
-        ("u_profile", 1.0 * (1.2 * 1.0 - 0.6 * 0.7)),
-        ("plus_profile", 0.9 * (1.2**2 - 4 * 0.4**2)),
         ("ramp", 1.0 * (1.5 * 0.8 - 1.3 * 0.8 / 2)),
         ("open_box", 1.3 * 1.0 * 0.9 - 1.1 * 0.8 * 0.8),
-        ("tray", 1.8 * 1.3 * 0.4 - 1.6 * 1.1 * 0.3),
         ("divided_tray", 1.8 * 1.0 * 0.55 - 2 * 0.75 * 0.8 * 0.4),
         ("plank", 2.1 * 0.7 * 0.4),
-        ("cracker_box", 1.58 * 0.6 * 2.1),
-        ("wood_block", 0.85 * 0.85 * 2.0),
     ],
 )
 def test_volumes_worked_out_by_hand(name: str, litres: float) -> None:
@@ -85,15 +76,10 @@ def test_volumes_worked_out_by_hand(name: str, litres: float) -> None:
         ("dome", 2 / 3 * pi * 0.72**3),
         ("torus", 2 * pi**2 * 0.55 * 0.25**2),
         ("pipe", pi * (0.55**2 - 0.4**2) * 1.3),
-        ("spool", pi * (2 * 0.6**2 * 0.2 + 0.3**2 * 0.7)),
         ("dumbbell", pi * (2 * 0.45**2 * 0.4 + 0.16**2 * 0.8)),
-        ("tomato_soup_can", pi * 0.33**2 * 1.01),
-        ("round_rod", pi * 0.2**2 * 2.0),
         ("counterbored_block", 1.2 * 0.9 * 0.75 - pi * (0.18**2 * 0.35 + 0.32**2 * 0.4)),
         ("flange", pi * (0.8**2 * 0.25 + 0.4**2 * 0.5 - 0.24**2 * 0.75 - 6 * 0.08**2 * 0.25)),
         ("sphere", superquadric_volume((0.55, 0.55, 0.55), 1, 1)),
-        ("ellipsoid", superquadric_volume((0.85, 0.55, 0.45), 1, 1)),
-        ("rounded_box", superquadric_volume((0.6, 0.45, 0.4), 0.3, 0.3)),
         ("rounded_cylinder", superquadric_volume((0.45, 0.45, 0.65), 0.3, 1)),
         ("pillow", superquadric_volume((0.8, 0.65, 0.35), 1, 0.4)),
         ("octahedron", superquadric_volume((0.85, 0.85, 0.85), 2, 2)),
@@ -117,42 +103,3 @@ def test_published_dimensions_are_kept() -> None:
     }.items():
         measured = np.sort(np.ptp(solid_of(name).vertices, axis=0)) * 1000
         np.testing.assert_allclose(measured, extents, atol=0.5, err_msg=name)
-
-
-@st.composite
-def outlines(draw: st.DrawFn) -> np.ndarray:
-    """Star-shaped outlines, some corners nearly in line."""
-    radii = draw(st.lists(st.integers(20, 60), min_size=4, max_size=20))
-    corners = makers.regular(len(radii), 1.0, turn=draw(st.floats(0, 6)))
-    return corners * np.array(radii)[:, None] * 1e-3
-
-
-@given(outlines(), st.integers(0, 2), st.floats(0.01, 0.2))
-@settings(max_examples=60, deadline=None)
-def test_any_extrusion_is_closed_with_area_times_height(
-    outline: np.ndarray, num_holes: int, height: float
-) -> None:
-    places = [(0.006, 0.0), (-0.006, 0.001)][:num_holes]
-    holes = [makers.shifted(makers.regular(7, 0.004), x, y) for x, y in places]
-    solid = makers.extrusion(outline, height, holes)
-    assert is_one_closed_shell(solid.faces)
-    area = makers.signed_area(outline) - sum(map(makers.signed_area, holes))
-    assert surface_volume(solid) == pytest.approx(area * height, rel=1e-5)
-    triangles = solid.vertices[solid.faces]
-    flat = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])[:, 2]
-    assert np.abs(flat).sum() / 4 == pytest.approx(area, rel=1e-5)  # caps overlap nowhere
-
-
-@given(
-    outlines(), st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=6)
-)
-@settings(max_examples=60, deadline=None)
-def test_any_loft_is_closed_and_faces_outward(
-    outline: np.ndarray, factors: list[tuple[int, int]]
-) -> None:
-    heights = [0.02 * i for i in range(len(factors))]
-    scales = [(a / 5, b / 5) for a, b in factors]
-    offsets = [(0.01 * (i % 3), -0.02 * (i % 2)) for i in range(len(factors))]
-    solid = makers.loft(outline, heights, scales, offsets)
-    assert is_one_closed_shell(solid.faces)
-    assert surface_volume(solid) > 0
