@@ -3,17 +3,27 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase
 from tests.tiny import cuboid_env, differing, enact, legal_action, legal_choice, state_of, stream
 from torch import Tensor
 
-from packing_env import kernels
+from packing_env import extras, kernels
 from packing_env.envs import PackingEnv
-from packing_env.kernels import backends as dispatch
+from packing_env.kernels.backends import INTERPRETING
 
-INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 BACKENDS = {"triton": "fused", "numba": "compiled", "eager": "rules"}
+TRITON = extras.is_installed("triton")
+needs_numba = pytest.mark.skipif(
+    "numba" not in kernels.available_backends(), reason="numba is not installed"
+)
+needs_triton = pytest.mark.skipif(not TRITON, reason="Triton is not installed")
+compiles = pytest.mark.skipif(INTERPRETING, reason="the kernels are interpreted here")
+interprets = pytest.mark.skipif(
+    not (INTERPRETING and TRITON),
+    reason="run by tests/kernels/test_triton.py, with TRITON_INTERPRET=1",
+)
 
 
 def some_wild(chosen: Tensor, num_actions: int, generator: torch.Generator) -> Tensor:

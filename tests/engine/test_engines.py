@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engine.engines import needs_numba
 from tests.tiny import tiny_env
 
 from packing_env import kernels
@@ -11,16 +12,12 @@ from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
-compiled = pytest.mark.skipif(
-    "numba" not in kernels.available_backends(), reason="numba is not installed"
-)
-
 
 def by_rules(num_envs: int = 4, **params: Any) -> PackingEnv:
     return tiny_env(num_envs, shell={"engine": "rules"}, **params)
 
 
-@compiled
+@needs_numba
 def test_an_engine_is_chosen_at_build_and_stays() -> None:
     env = tiny_env(4)
     kernels.set_backend("eager")

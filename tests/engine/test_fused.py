@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.commands import run_interpreted
-from tests.engine.engines import INTERPRETING
+from tests.engine.engines import compiles, needs_triton
 from tests.tiny import cuboid_env
 
 from packing_env import kernels
@@ -23,15 +22,10 @@ from packing_env.engine import Task
 from packing_env.engine import fused as engine
 from packing_env.engine.operations import ON_CELLS
 
-INSTALLED = importlib.util.find_spec("triton") is not None
 MOST_REGISTERS = {"step_kernel": 152, "reset_kernel": 64, "judge_kernel": 64}
 MOST_REGISTERS |= {"decide_kernel": 168, "finish_kernel": 144, "item_maps_kernel": 64}
-INTERPRETED = Path(__file__).with_name("test_fused_interpreted.py")
 OWNS_A_ROW = ("decide_kernel", "finish_kernel")
 """Kernels of several warps, which exchange sums; a call of a division may use the stack."""
-
-needs_triton = pytest.mark.skipif(not INSTALLED, reason="Triton is not installed")
-compiles = pytest.mark.skipif(INTERPRETING, reason="the kernels are interpreted here")
 
 
 def task(**params: Any) -> Task:
@@ -78,14 +72,6 @@ def test_what_overlaps_itself_is_copied_before_it_is_written() -> None:
 
 @needs_triton
 @compiles
-@pytest.mark.slow
-@pytest.mark.timeout(4 * 3600)
-def test_all_random_tasks_interpreted() -> None:
-    run_interpreted(INTERPRETED, only="random_tasks", marks="")
-
-
-@needs_triton
-@compiles
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("module", "architecture", "choose"),
@@ -103,7 +89,6 @@ def test_machine_code(
     module: str, architecture: int, choose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No spills, few registers, no multiply-add, divisions rounded as the rules'."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     names = ("triton_code", "triton_versions", module)
     triton_code, versions, listed = (importlib.import_module(name) for name in names)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
