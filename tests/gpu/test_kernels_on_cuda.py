@@ -1,11 +1,10 @@
 """The kernels on a CUDA device: the bits of the CPU, no synchronization, capture in a graph."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 import pytest
 import torch
-from tests.kernels.test_kernels_fuzz import random_case
+from tests.kernels.test_kernels_fuzz import compare, measured, random_case
 from torch import Tensor
 
 from packing_env import kernels
@@ -36,18 +35,7 @@ def large_inputs(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     return heightmap, bottom, com
 
 
-def run(inputs: tuple[Tensor, Tensor, Tensor], stride: int, backend: str) -> list[Tensor]:
-    heightmap, bottom, com = inputs
-    maps = (heightmap, bottom)
-    z = kernels.drop_height(*maps, stride, backend=backend)
-    hulls = [
-        kernels.com_hull(*maps, z, com, TOLERANCE, stride, centres=centres, backend=backend)
-        for centres in (False, True)
-    ]
-    return [z, *hulls, kernels.support_count(*maps, z, TOLERANCE, stride, backend=backend)]
-
-
-def on_cuda(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def on_cuda(inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(value.cuda() for value in inputs)
 
 
@@ -61,34 +49,22 @@ def assert_same(there: list[Tensor], here: list[Tensor]) -> None:
 @pytest.mark.parametrize("stride", [1, 3, 4])
 def test_large_maps_equal_those_of_the_cpu(backend: str, stride: int) -> None:
     inputs = large_inputs()
-    assert_same(run(on_cuda(inputs), stride, backend), run(inputs, stride, "eager"))
+    there = measured(on_cuda(inputs), TOLERANCE, stride, backend)
+    assert_same(there, measured(inputs, TOLERANCE, stride, "eager"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_ragged_cases_equal_the_loop(backend: str) -> None:
-    for seed in range(100):
-        case = random_case(seed)
-        heightmap, bottom, com = (value.cuda() for value in case.tensors())
-        z = kernels.drop_height(heightmap, bottom, case.stride, backend=backend)
-        placed = (heightmap, bottom, z)
-        rest = (case.contact_tol, case.stride)
-        stable, centred = (
-            kernels.com_hull(*placed, com, *rest, centres=centres, backend=backend)
-            for centres in (False, True)
-        )
-        count = kernels.support_count(*placed, *rest, backend=backend)
-        assert np.array_equal(z.cpu().numpy(), case.z), f"case {seed}"
-        assert np.array_equal(stable.cpu().numpy(), case.stable), f"case {seed}"
-        assert np.array_equal(centred.cpu().numpy(), case.stable_centres), f"case {seed}"
-        assert np.array_equal(count.cpu().numpy(), case.count), f"case {seed}"
+    for case in map(random_case, range(100)):
+        compare(case, on_cuda(case.tensors()), backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_kernel_synchronizes(backend: str) -> None:
     inputs = on_cuda(large_inputs())
-    run(inputs, 4, backend)
+    measured(inputs, TOLERANCE, 4, backend)
     torch.cuda.set_sync_debug_mode("error")
-    run(inputs, 4, backend)
+    measured(inputs, TOLERANCE, 4, backend)
 
 
 def captured(work: Callable[[], list[Tensor]]) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
@@ -109,11 +85,11 @@ def captured(work: Callable[[], list[Tensor]]) -> tuple[torch.cuda.CUDAGraph, li
 def test_a_captured_graph_follows_its_inputs(backend: str) -> None:
     """The second inputs have new footprints; the graph computes their extents on the device."""
     held = on_cuda(large_inputs())
-    graph, made = captured(lambda: run(held, 4, backend))
+    graph, made = captured(lambda: measured(held, TOLERANCE, 4, backend))
     for seed in (1, 2):
         inputs = large_inputs(seed)
         inputs[1][:, seed, 20:] = torch.inf
         for place, value in zip(held, inputs, strict=True):
             place.copy_(value)
         graph.replay()
-        assert_same(made, run(inputs, 4, "eager"))
+        assert_same(made, measured(inputs, TOLERANCE, 4, "eager"))

@@ -45,6 +45,14 @@ CROWDED = World("crowded", 12, 40, (1, 2), (1,), (1, 12))
 WORLDS = (DISCRETE, CONTINUOUS, FLAT, CROWDED)
 
 
+def put(*drops: tuple[int, ...]) -> list[Box]:
+    """Return boxes ``(x, y, width, depth, height)`` dropped one after the other."""
+    pile: list[Box] = []
+    for x, y, *size in drops:
+        pile.append(reference.drop(pile, (x, y), tuple(size)))
+    return pile
+
+
 def random_pile(rng: random.Random, world: World, capacity: int) -> list[Box]:
     """Return boxes dropped one after the other, each at a place that the pile's rule allows."""
     rule = rng.choice(("none", "com_hull", "stacking_tree", "equilibrium"))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from packing_env import kernels
 
-CASES, CASES_PER_TEST = 240, 60
+CASES = 120
 
 
 def pile(rng: np.random.Generator, length: int, width: int, rough: bool) -> np.ndarray:
@@ -49,14 +49,13 @@ def problem(seed: int) -> tuple[Tensor, Tensor, int]:
     return *maps, int(rng.integers(1, 7))
 
 
-@pytest.mark.parametrize("first", range(0, CASES, CASES_PER_TEST))
-def test_no_bit_changes(first: int) -> None:
+def test_no_bit_changes() -> None:
     pytest.importorskip("numba")
     found = 0
-    for seed in range(first, first + CASES_PER_TEST):
+    for seed in range(CASES):
         heightmap, bottom, stride = problem(seed)
         expected = kernels.drop_height(heightmap, bottom, stride, backend="eager")
         got = kernels.drop_height(heightmap, bottom, stride, backend="numba")
         assert np.array_equal(got.numpy(), expected.numpy()), f"case {seed}"
         found += int(expected.isfinite().sum())
-    assert found > 2_000
+    assert found > 4_000

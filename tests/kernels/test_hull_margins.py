@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.engine.engines import needs_numba
 from torch import Tensor
 
 from packing_env import kernels
@@ -10,7 +11,6 @@ from packing_env.kernels import stability_rules as rules
 
 BACKENDS = kernels.available_backends()
 NUM_CASES = 60
-needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
 Scene = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -76,16 +76,6 @@ def test_a_rectangle_may_end_on_the_boundary(backend: str, side: int) -> None:
             given = (torch.zeros(1, side, side), bottom, z, com, 0.0, side)
             held = kernels.com_hull(*given, margin=reach, backend=backend)
             assert held.flatten().tolist() == [beyond <= 0, False]
-
-
-def test_rules_of_the_ladder_imply_those_before() -> None:
-    for seed in range(NUM_CASES):
-        (*ground, com), size, tolerance, stride = random_scene(seed)
-        contact = stability.Contact(*ground, com, tolerance, stride, size)
-        lenient, *others = (stability.judge_maps(rule, contact) for rule in rules.LADDER)
-        for strict in others:
-            assert not (strict & ~lenient).any()
-            lenient = strict
 
 
 @needs_numba

@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from tests.engine.engines import needs_numba
 from torch import Tensor
 
 from packing_env import kernels
-
-numba = pytest.mark.skipif(
-    "numba" not in kernels.available_backends(), reason="needs the extra 'fast'"
-)
 
 
 def random_items(rng: np.random.Generator, count: int, window: tuple[int, int]) -> Tensor:
@@ -28,7 +25,7 @@ def full(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
     return z.view(*bottom.shape[:3], *z.shape[2:])
 
 
-@numba
+@needs_numba
 @pytest.mark.parametrize("seed", range(20))
 def test_equals_maps_computed_anew(seed: int) -> None:
     """Heights rise, rows start again, and visible items come, go and change slots."""

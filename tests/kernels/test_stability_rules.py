@@ -16,12 +16,3 @@ def test_rules_are_monotone() -> None:
                 ]
                 assert verdicts == sorted(verdicts[:41]) + sorted(verdicts[41:]), name
                 assert all(a <= b for a, b in zip(verdicts[:41], verdicts[41:], strict=True)), name
-
-
-def test_a_share_is_exceeded_by_whole_cells() -> None:
-    for area in range(60):
-        for percent in (50, 60, 80, 85, 95):
-            limit = rules.limit(area, percent)
-            assert [count > limit for count in range(area + 1)] == [
-                100 * count > percent * area for count in range(area + 1)
-            ]

@@ -18,17 +18,13 @@ from pathlib import Path
 import pytest
 import torch
 from tests.commands import run_interpreted
+from tests.engine.engines import TRITON, compiles, needs_triton
 
 from packing_env import kernels
 from packing_env.kernels import backends as dispatch
 
-INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
-INSTALLED = importlib.util.find_spec("triton") is not None
 OLDEST_INTERPRETER = (3, 7)
 """Before, it cannot loop over a range from an argument beside NumPy 2.4."""
-
-needs_triton = pytest.mark.skipif(not INSTALLED, reason="Triton is not installed")
-compiles = pytest.mark.skipif(INTERPRETING, reason="the kernels are interpreted here")
 
 
 @pytest.fixture(autouse=True)
@@ -98,12 +94,12 @@ def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
         folder / "test_triton_interpreted.py",
         folder / "test_surfaces_by_index.py",  # its other backends run elsewhere
         folder.parent / "engine" / "test_fused_interpreted.py",
-        only="triton or (fused_interpreted and not random_tasks)",
+        only="triton or fused_interpreted",
     )
 
 
 def test_what_this_run_requires_is_installed() -> None:
     """`make test` names Triton on Linux, so that its tests never skip unnoticed there."""
     needed = os.environ.get("PACKING_TESTS_REQUIRE", "").split()
-    assert not ("triton" in needed and not INSTALLED), "run make install"
+    assert not ("triton" in needed and not TRITON), "run make install"
     assert not ("compiler" in needed and not shutil.which("c++")), "install a C++ compiler"

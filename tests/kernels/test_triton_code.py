@@ -1,27 +1,25 @@
 """Machine code of the Triton kernels, made without a GPU: what the interpreter cannot show.
 
-Every kernel with every choice of constants is compiled by the tools that Triton brings along: in
-every run for one chip and the reference lattice, on request for two chips and three lattices.
+The kernels are compiled by the tools that Triton brings along: in every run the first and the last
+choice of constants for one chip and the reference lattice, on request all choices for two chips and
+three lattices.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+from tests.engine.engines import compiles, needs_triton
 
-from packing_env.kernels import backends as dispatch
-
-INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 CEILINGS = {"ground_kernel": 80, "blocks_kernel": 64, "gaps_kernel": 96, "com_hull_kernel": 160}
 CEILINGS |= {"choose_kernel": 128, "explore_kernel": 192, "planes_kernel": 96}
 """Registers of a thread, at most."""
 
 pytestmark = [
-    pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="Triton is not installed"),
-    pytest.mark.skipif(INTERPRETING, reason="the kernels are interpreted here"),
+    needs_triton,
+    compiles,
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -34,11 +32,13 @@ def test_machine_code(
     architecture: int, lattices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No spills, few registers, no multiply-add, no denormal differences that become 0."""
-    from benchmarks import triton_code
+    import triton_code
+    import triton_versions
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     names = set()
-    for variant in triton_code.variants(triton_code.LATTICES[-lattices:]):
+    chosen = triton_versions.first_and_last if lattices == 1 else list
+    for variant in chosen(triton_code.variants(triton_code.LATTICES[-lattices:])):
         code = triton_code.compiled(variant, architecture, listing=False)
         names.add(variant.kernel.__name__)
         assert code.local_bytes == 0, f"{variant.name} spills"

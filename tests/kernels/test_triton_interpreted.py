@@ -4,12 +4,10 @@ Triton decides to interpret when it is imported, so these tests run in a process
 `test_triton.py` starts.
 """
 
-import importlib.util
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
+from tests.engine.engines import interprets
 from tests.kernels.test_choice import epsilon_greedy_case
 from tests.kernels.test_drop_blocks import pile, surface
 from tests.kernels.test_kernels_fuzz import oracle_drop_height, random_bottom, random_com
@@ -17,22 +15,10 @@ from tests.tiny import stream
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.kernels import backends as dispatch
 
-NUM_CASES, CASES_PER_TEST = 20, 2
-NUM_PRUNED, PRUNED_PER_TEST = 200, 10
-INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
+NUM_CASES, NUM_PRUNED = 2, 10
 
-pytestmark = pytest.mark.skipif(
-    not (INTERPRETING and importlib.util.find_spec("triton")),
-    reason="run by test_triton.py, with TRITON_INTERPRET=1",
-)
-
-
-def parts(count: int, size: int) -> list[Any]:
-    """Return the first case of each part; all parts but the first are slow tests."""
-    first, *others = range(0, count, size)
-    return [first, *(pytest.param(other, marks=pytest.mark.slow) for other in others)]
+pytestmark = interprets
 
 
 def random_inputs(seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,10 +49,9 @@ def results(backend: str, maps: list[Tensor], com: Tensor, seed: int) -> list[Te
     ]
 
 
-@pytest.mark.parametrize("first", parts(NUM_CASES, CASES_PER_TEST))
-def test_every_kernel_equals_eager(first: int) -> None:
+def test_every_kernel_equals_eager() -> None:
     stable = unstable = 0
-    for seed in range(first, first + CASES_PER_TEST):
+    for seed in range(NUM_CASES):
         *maps, com = random_inputs(seed)
         expected = results("eager", maps, com, seed)
         for got, value in zip(results("triton", maps, com, seed), expected, strict=True):
@@ -89,10 +74,9 @@ def pruned_case(seed: int) -> tuple[np.ndarray, np.ndarray, int]:
     return ground.astype(np.float32), bottom.astype(np.float32), int(rng.integers(1, 6))
 
 
-@pytest.mark.parametrize("first", parts(NUM_PRUNED, PRUNED_PER_TEST))
-def test_pruned_drop_maps_equal_the_loop(first: int) -> None:
+def test_pruned_drop_maps_equal_the_loop() -> None:
     placements = 0
-    for seed in range(first, first + PRUNED_PER_TEST):
+    for seed in range(NUM_PRUNED):
         ground, bottom, stride = pruned_case(seed)
         maps = (torch.from_numpy(ground)[None], torch.from_numpy(bottom)[None, None])
         got = kernels.drop_height(*maps, stride, backend="triton")[0, 0].numpy()

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.engines import compiles
 from tests.engine.test_fused import MOST_REGISTERS as OF_STEPS
 from tests.kernels.test_triton_code import CEILINGS as OF_MAPS
-
-from packing_env.kernels import backends as dispatch
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("PACKING_TRITONS") or Path(sys.prefix) / "triton")
@@ -49,9 +48,7 @@ def compiled(version: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-@pytest.mark.skipif(
-    "cpu" in (dispatch.BACKENDS["triton"].runs_on or ()), reason="the kernels are interpreted here"
-)
+@compiles
 @pytest.mark.parametrize("version", CEILINGS)
 def test_every_kernel_compiles(version: str) -> None:
     """Without spills or multiply-add, and with few registers."""
