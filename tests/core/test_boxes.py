@@ -2,20 +2,10 @@
 
 import pytest
 import torch
-from tests.kernels.piles import as_tensor
+from tests.kernels.piles import as_tensor, put
 
 from packing_env import kernels
 from packing_env.reference import boxes as reference
-
-Box = reference.Box
-
-
-def put(*drops: tuple[int, int, int, int, int]) -> list[Box]:
-    """Boxes ``(x, y, width, depth, height)`` dropped one after the other."""
-    pile: list[Box] = []
-    for x, y, *size in drops:
-        pile.append(reference.drop(pile, (x, y), tuple(size)))
-    return pile
 
 
 def holds(rule: str, *drops: tuple[int, int, int, int, int]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDictBase
-from tests.engine.engines import Engines, overwritten
+from tests.engine.engines import Engines, needs_numba, overwritten
 from tests.tiny import cuboid_env, differing, stream, tiny_env
 
 from packing_env import kernels
@@ -15,9 +15,7 @@ from packing_env.envs import PackingEnv
 from packing_env.kernels.stability_rules import MAP_RULES
 from packing_env.kernels.step.entries import Counts, Items, Lengths
 
-pytestmark = pytest.mark.skipif(
-    "numba" not in kernels.available_backends(), reason="numba is not installed"
-)
+pytestmark = needs_numba
 
 
 def on_cells(num_envs: Any = 5, items: dict[str, Any] | None = None, **params: Any) -> PackingEnv:
@@ -92,7 +90,7 @@ OF_GROUND["heights"] += [
 @pytest.mark.parametrize(("ground", "rule", "metric_rule"), VERDICTS)
 def test_every_rule_equals_the_rules_one_by_one(ground: str, rule: str, metric_rule: str) -> None:
     engines = Engines(GROUNDS[ground], num_envs=40, stability=rule, stability_metric=metric_rule)
-    engines.play(14)
+    engines.play(9)
     assert (engines.envs[0].state["episode"] > 0).any()
     stable, packed = (engines.envs[0].state[key] for key in ("stable_items", "items_packed"))
     if metric_rule in ("none", rule):
@@ -113,15 +111,14 @@ def test_every_rule_equals_the_rules_one_by_one(ground: str, rule: str, metric_r
 )  # fmt: skip
 def test_every_task_equals_the_rules_one_by_one(ground: str, options: dict[str, Any]) -> None:
     engines = Engines(GROUNDS[ground], **{"num_envs": 12, **options})
-    engines.play(13)
+    engines.play(9)
     assert (engines.envs[0].state["episode"] > 0).any()
 
 
-@pytest.mark.parametrize("rule", ["none", "center_hull"])
-def test_equals_the_rules_in_wide_containers(rule: str) -> None:
+def test_equals_the_rules_in_wide_containers() -> None:
     """Windows of several vectors, and columns further from an edge than a byte tells."""
     items = {"grid": (74, 270), "height": 200, "sides": (60, 70), "num_items": 4}
-    Engines(on_cells, num_envs=1, items=items, stability=rule).play(2)
+    Engines(on_cells, num_envs=1, items=items).play(2)
 
 
 # ---------------------------------------------------------------------- resets and states

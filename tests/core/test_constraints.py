@@ -1,6 +1,5 @@
 """Each constraint's mask equals the reference program, on random states and placements."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.items.handling import read_handling
 from packing_env.testing import small_env
 from packing_env.testing.episodes import begin_episode
-from packing_env.types import PackingParams, ParameterError, to_float32
+from packing_env.types import ParameterError, to_float32
 
 HANDLING = {
     "weight": {"uniform": [0.5, 5]},
@@ -52,12 +51,7 @@ BOXES = {"geometry": "boxes", "action_mode": "candidate", "observation": ["boxes
 
 
 BACKENDS = [name for name in kernels.available_backends() if name in ("numba", "eager")]
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    kernels.set_backend(request.param)
-    return request.param
+"""Those whose masks `tests/contract/test_constraints.py` compares, for every constraint."""
 
 
 def unconstrained(env: PackingEnv) -> torch.Tensor:
@@ -109,7 +103,7 @@ def compare(env: PackingEnv, num_cases: int, seed: int = 0) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_masks_equal_the_reference(name: str, backend: str) -> None:
+def test_masks_equal_the_reference(name: str) -> None:
     """300 placements of irregular items: one visible item, and three on every second cell."""
     index = list(RULES).index(name)
     items = catalogue(seed=index, grid=(8, 7), num_items=8).with_handling(HANDLING)
@@ -121,7 +115,7 @@ def test_masks_equal_the_reference(name: str, backend: str) -> None:
     assert (refused > 0) or name == "pre-placed"  # that is in the heightmap
 
 
-def test_masks_of_cuboids_equal_the_reference(backend: str) -> None:
+def test_masks_of_cuboids_equal_the_reference() -> None:
     items = cuboids(num_items=8).with_handling(HANDLING)
     rules = {**RULES["all"], "clearance": 1.0, "balance": 0.4, "fragile": "top"}
     rules["preplaced"] = [[0.0, 0.0, 0.0, 2.0, 1.0, 2.0]]
@@ -135,30 +129,9 @@ BETWEEN = [[0.0, 0.0, 0.0, 2.6, 1.3, 1.4], [4.5, 2.2, 1.0, 1.5, 2.3, 0.75]]
 """Pre-placed boxes whose sides, corners and tops are no whole numbers of cells of 1."""
 
 
-def test_pre_placed_boxes_between_cells_are_those_of_the_reference(backend: str) -> None:
+def test_pre_placed_boxes_between_cells_are_those_of_the_reference() -> None:
     env = small_env(cuboids(num_items=8), 6, constraints={"preplaced": BETWEEN}, contact_tol=0.0)
     compare(env, 250)
-
-
-def test_cuboids_do_not_reach_into_pre_placed_boxes() -> None:
-    """They do not overlap each other either, whatever the sides of the boxes."""
-    items = cuboids(num_items=8)
-    env = small_env(items, 6, constraints={"preplaced": BETWEEN}, contact_tol=0.0, stability="none")
-    root, generator = env.reset(), stream()
-    for _ in range(6):
-        root = env.step_mdp(env.step(act(env, root, generator)))
-    for row in range(6):
-        solids = [torch.tensor(box) for box in BETWEEN]
-        solids = [torch.cat((box[:3], box[:3] + box[3:])) for box in solids]
-        for index in range(int(env.state["items_packed"][row])):
-            position, orientation, x, y = env.state["placement"][row, index].tolist()
-            sides = items.cuboid[env.state["item_id"][row, position], orientation]
-            lower = torch.tensor([x, y, env.state["placement_z"][row, index]])
-            solids.append(torch.cat((lower, lower + sides)))
-            assert float(solids[-1][5]) <= 8.0 + 1e-5
-        for one, other in itertools.combinations(solids, 2):
-            shared = torch.minimum(one[3:], other[3:]) - torch.maximum(one[:3], other[:3])
-            assert float(shared.min()) <= 1e-5, (row, one, other)
 
 
 def test_a_cuboid_stands_on_the_exact_top_of_a_pre_placed_box() -> None:
@@ -305,12 +278,6 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
         make_env(
             "irregular_com_hull", items={"source": "shapes", "families": ["household"]}, **options
         )
-
-
-def test_parameters_of_a_task_hold_constraints() -> None:
-    params = PackingParams(container=(1, 1, 1), cell=0.1, constraints={"balance": 0.2})
-    assert params.constraints.to_json() == {"balance": 0.2}
-    assert params.evolve(constraints={"lifo": True}).constraints.lifo
 
 
 @pytest.mark.parametrize(

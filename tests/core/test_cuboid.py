@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.engine.engines import needs_numba
 from tests.tiny import cuboid_env, cuboids, stream
 from torch import Tensor
 
@@ -18,9 +19,6 @@ from packing_env.kernels.cuboids.slopes import integers, slope_scale
 from packing_env.types import PackingParams
 
 RULES = kernels.CUBOID_RULES
-needs_numba = pytest.mark.skipif(
-    "numba" not in kernels.available_backends(), reason="numba is not installed"
-)
 
 
 def task(catalogue: Catalogue, **params: Any) -> PackingParams:

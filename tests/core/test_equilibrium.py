@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.kernels.piles import put
 from tests.tiny import cuboid_env, play_beside_reference
 
 from packing_env.reference import boxes as reference
@@ -15,14 +16,6 @@ PLANK = (BLOCK, (4, 0, 10, 2, 1))
 """The plank has mass 20 and its centre at 9; the block ends at 10."""
 TIP = ((0, 0, 6, 2, 1), (0, 0, 9, 2, 1), (16, 0, 4, 2, 2))
 PILLARS = ((0, 0, 2, 2, 4), (8, 0, 2, 2, 4))
-
-
-def stands(*puts: tuple[int, ...]) -> bool:
-    """Test a pile, given as ``(x, y, dx, dy, dz)`` put down one after the other."""
-    pile: list[reference.Box] = []
-    for x, y, *size in puts:
-        pile.append(reference.drop(pile, (x, y), tuple(size)))
-    return reference.holds("equilibrium", pile)
 
 
 @pytest.mark.parametrize(
@@ -44,15 +37,11 @@ def stands(*puts: tuple[int, ...]) -> bool:
     ],
 )
 def test_piles_by_hand(puts: tuple[Any, ...], expected: bool) -> None:
-    assert stands(*puts) == expected
+    assert reference.holds("equilibrium", put(*puts)) == expected
 
 
 def test_a_rule_of_one_box_does_not_see_what_falls_below() -> None:
-    *pile, box = PLANK[0], PLANK[1], (12, 0, 2, 2, 2)
-    below = [reference.drop([], BLOCK[:2], BLOCK[2:])]
-    below.append(reference.drop(below, PLANK[1][:2], PLANK[1][2:]))
-    top = reference.drop(below, box[:2], box[2:])
-    assert len(pile) == 2
+    *below, top = put(*PLANK, (12, 0, 2, 2, 2))
     assert reference.is_stable("com_hull", below, top)
     assert not reference.is_stable("equilibrium", below, top)
     assert reference.is_stable("equilibrium", below, reference.drop(below, (0, 5), (2, 2, 2)))

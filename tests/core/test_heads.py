@@ -44,12 +44,3 @@ def test_masks_of_a_batch_equal_a_loop() -> None:
         assert next_head_mask(legal, action[:, :head])[row].tolist() == expected
         shaped = next_head_mask(legal.unflatten(0, (2, 3)), action[:, :head].unflatten(0, (2, 3)))
         assert shaped.flatten(0, 1)[row].tolist() == expected
-
-
-def test_heads_that_do_not_matter_have_one_value() -> None:
-    """Their log-probability is then 0 for any logits."""
-    only = board()[-1:]
-    action = torch.tensor([[1, 2, 0, 3]])
-    masks = [next_head_mask(only, action[:, :head]) for head in range(4)]
-    assert [mask.sum().item() for mask in masks] == [1, 1, 1, 1]
-    assert [mask.int().argmax().item() for mask in masks] == [1, 2, 0, 3]

@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.lowest_packer import LowestPacker
-from tests.tiny import catalogue, differing, state_of, stream, tiny_env
+from tests.tiny import catalogue, stream
 from torch import Tensor
 
-from agents.heuristics import build
 from packing_env import kernels
 from packing_env.core import feasibility
 from packing_env.core.lowest import LowestPlacement
@@ -79,14 +77,14 @@ def test_search_equals_maps(window: int, stride: int, rule: str) -> None:
     items = items_with(window)
     params = task(items, grid_step=stride, stability=rule, contact_tol=0.002)
     places = set()
-    for seed in range(12):
+    for seed in range(6):
         state = state_with(ground(20 * seed + window + stride), seed=20 * seed + stride)
         found, expected = both(items, params, state)
         assert torch.equal(found.index, expected.index)
         assert torch.equal(found.z, expected.z)
         assert (found.index < 0).any()
         places |= set(found.index.tolist())
-    assert len(places) > 15
+    assert len(places) > 8
 
 
 @pytest.mark.parametrize("rule", kernels.SEARCHED_RULES)
@@ -124,23 +122,3 @@ def test_rows_that_are_given_up_are_mapped(monkeypatch: pytest.MonkeyPatch) -> N
     given_up = found.examined[:, 2] > 0
     assert given_up.any()
     assert not given_up.all()
-
-
-@pytest.mark.parametrize("full_maps", [False, True])
-@pytest.mark.parametrize("rule", ["none", "com_hull"])
-@pytest.mark.parametrize("num_visible", [1, 3])
-def test_packed_episodes_are_those_of_the_heuristic(
-    rule: str, num_visible: int, full_maps: bool
-) -> None:
-    env = tiny_env(4, num_visible=num_visible, stability=rule, grid_step=2, num_items=9)
-    policy, root = build("lowest_z", env), env.reset()
-    start, unchanged = state_of(env), state_of(env)
-    lowest = LowestPlacement(env.catalogue.tensors(), env.params)
-    lowest.searches = lowest.searches and not full_maps
-    packed = LowestPacker(lowest)(start)
-    assert not differing(start, unchanged)
-    for _ in range(9):
-        root = env.step_mdp(env.step(policy(root)))
-    assert env.state["items_packed"].sum() > 12
-    assert not differing(packed, state_of(env), skip=("legal",))  # the search keeps no map
-    assert not differing(LowestPacker(lowest)(packed), packed)

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import pytest
 import torch
-from tests.engine.engines import Engines
+from tests.engine.engines import Engines, needs_numba
 from tests.tiny import cuboid_env, tiny_env
 from torchrl.envs import check_env_specs
 
-from packing_env import kernels, values
+from packing_env import values
 from packing_env.core import observation
 from packing_env.engine.operations import ON_CELLS
 from packing_env.types import OBSERVATIONS, PackingParams
@@ -31,7 +31,7 @@ def free_height(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(values._hints(PackingParams), "observation", names)
 
 
-@pytest.mark.skipif("numba" not in kernels.available_backends(), reason="needs numba")
+@needs_numba
 @pytest.mark.parametrize("task", TASKS)
 def test_the_compiled_step_equals_the_rules_one_by_one(task: str) -> None:
     make, options = TASKS[task]

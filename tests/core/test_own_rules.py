@@ -1,15 +1,14 @@
 """A user's stability rules are compiled if registered early, and equal the reference program."""
 
-import importlib
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
-from tests.core.test_stability import random_board
+from tests.core.test_stability import random_board, touches
+from tests.engine.engines import needs_numba
 
-from packing_env import kernels, make_env
+from packing_env import make_env
 from packing_env.core import stability
 from packing_env.kernels import stability_rules as rules
 from packing_env.kernels.stability_rules import Rule
@@ -26,44 +25,18 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "MAP_RULES", list(rules.MAP_RULES))
 
 
-@pytest.mark.parametrize("name", rules.RULES)
-def test_the_reference_measures_what_a_formula_reads(name: str) -> None:
+def test_the_reference_measures_what_a_formula_reads() -> None:
     """Our formulas, registered as a user's, give the verdicts of the specification."""
-    judge = reference.by_formula(rules.RULES[name])
-    verdicts = []
+    judges = {name: reference.by_formula(rule) for name, rule in rules.RULES.items()}
+    verdicts: dict[str, set[bool]] = {name: set() for name in judges}
     for seed in range(12):
-        board = random_board(seed, cuboids=False)
-        z = board.contact().z.numpy()
-        for b, r, x, y in np.argwhere(np.isfinite(z)):
-            place = (x * board.stride, y * board.stride)
-            touch = reference.touch_at(
-                board.heightmap[b],
-                board.bottom[b, r],
-                *place,
-                z[b, r, x, y],
-                tuple(board.com[b, r]),
-                board.contact_tol,
-            )
-            verdicts.append(judge(touch))
-            assert verdicts[-1] == reference.is_stable(name, touch)
-    assert any(verdicts)
-    assert name == "none" or not all(verdicts)
-
-
-@pytest.mark.parametrize(
-    ("formula", "percents"),
-    [
-        (lambda support: support.count > 3 and support.in_hull, (50,)),
-        (lambda support: support.count > support.limits[1], (50,)),
-        (lambda support: not support.in_hull, ()),
-        (lambda support: support.corners == 4, ()),
-        (lambda support: support.count > 3, (80, 50)),
-    ],
-)
-def test_a_formula_that_cannot_be_compiled_is_refused(formula, percents) -> None:
-    with pytest.raises(ParameterError, match="'mine'"):
-        stability.register("mine", Rule(formula, percents=percents))
-    assert "mine" not in stability.RULES
+        for _, touch in touches(random_board(seed, cuboids=False)):
+            for name, judge in judges.items():
+                verdict = judge(touch)
+                assert verdict == reference.is_stable(name, touch)
+                verdicts[name].add(verdict)
+    assert verdicts.pop("none") == {True}
+    assert all(found == {True, False} for found in verdicts.values())
 
 
 @pytest.mark.parametrize(
@@ -76,12 +49,19 @@ def test_a_formula_that_cannot_be_compiled_is_refused(formula, percents) -> None
         (Rule(lambda support: support.in_hull, hull="centre"), "did you mean centres"),
         (Rule(lambda support: support.count > 3, percents=50), "percents=50 must be a list"),
         (Rule(lambda support: support.count > 3, percents=(62.5,)), "must be an integer"),
+        # These cannot be compiled, or read a limit that was not declared.
+        (Rule(lambda support: support.count > 3 and support.in_hull, percents=(50,)), ""),
+        (Rule(lambda support: support.count > support.limits[1], percents=(50,)), ""),
+        (Rule(lambda support: not support.in_hull), ""),
+        (Rule(lambda support: support.corners == 4), ""),
+        (Rule(lambda support: support.count > 3, percents=(80, 50)), ""),
     ],
 )
 def test_a_rule_that_declares_something_else_than_it_reads_is_refused(rule, said) -> None:
     """Compiled code would have computed with arbitrary numbers, or with another hull."""
     with pytest.raises(ParameterError, match=f"'mine'.*{said}"):
         stability.register("mine", rule)
+    assert "mine" not in stability.RULES
 
 
 @pytest.mark.parametrize(
@@ -120,19 +100,18 @@ def test_a_formula_in_the_table_of_functions_is_named(judge, monkeypatch) -> Non
 
 def test_a_late_rule_is_evaluated_by_torch(caplog) -> None:
     pytest.importorskip("numba")
-    importlib.import_module("packing_env.kernels.compiled.stability_rules")
+    options = {"num_envs": 3, "pool_size": 16, "num_items": 8, "stability_metric": "none"}
+
+    def masks(rule: str) -> torch.Tensor:
+        env = make_env("cuboid_online", stability=rule, **options)
+        torch.manual_seed(0)  # of random actions
+        return env.rollout(5, break_when_any_done=False)["action_mask"]
+
+    expected = masks("center_hull")
     stability.register("mine", rules.RULES["center_hull"])
     assert "before the first environment" in caplog.text
     assert "mine" not in rules.MAP_RULES
-    options = {"num_envs": 3, "pool_size": 16, "num_items": 8, "stability_metric": "none"}
-    envs = [
-        make_env("cuboid_online", stability=name, **options) for name in ("mine", "center_hull")
-    ]
-    masks = []
-    for env in envs:
-        torch.manual_seed(0)  # of random actions
-        masks.append(env.rollout(5, break_when_any_done=False)["action_mask"])
-    assert torch.equal(*masks)
+    assert torch.equal(masks("mine"), expected)
 
 
 def test_machine_code_of_other_rules_is_stale() -> None:
@@ -170,7 +149,7 @@ print(compile_seconds())
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("numba" not in kernels.available_backends(), reason="numba is not installed")
+@needs_numba
 def test_an_early_rule_is_compiled_like_ours(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)

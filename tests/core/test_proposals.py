@@ -50,7 +50,7 @@ def test_a_drop_at_a_corner_it_does_not_fit_lands_higher() -> None:
 
 
 @BOXES
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str) -> None:
     boards, here = random_scene(seed, geometry=geometry)
     for row, board in enumerate(boards):
@@ -100,7 +100,7 @@ def irregular_scene(seed: int, **params: object) -> Scene:
     return Scene({"heightmap": ground}, item_id, there, maps, tensors, task)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("step", [1, 2])
 def test_lattice_generators_equal_the_plain_program(seed: int, step: int) -> None:
     here = irregular_scene(seed, grid_step=step)
@@ -145,13 +145,8 @@ def test_a_ring_over_a_peg_is_a_vertex_at_the_floor() -> None:
     expected = reference.level_set_vertices(maps.z[0].numpy(), maps.legal[0].numpy(), 0.01)
     assert found[0] == expected
     assert (0, 0, 3, 2) in found[0]
-    corners = {
-        (2, 1),
-        (4, 1),
-        (2, 3),
-        (4, 3),
-    }  # of the square of places where the peg is in the way
-    assert corners <= {p[2:] for p in found[0]}
+    # The corners of the square of places where the peg is in the way.
+    assert {(2, 1), (4, 1), (2, 3), (4, 3)} <= {p[2:] for p in found[0]}
     assert (0, 0, 3, 1) not in found[0]  # on an edge of it, with level neighbours in x
     assert proposed("corner_points", here)[0][0][1] == (0, 0, 3, 2)
 

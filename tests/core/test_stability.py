@@ -1,6 +1,7 @@
 """Stability rules: batched, they equal the reference, on boards of all kinds; and the registry."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,7 @@ from packing_env.kernels import stability_rules as rules
 from packing_env.types import PackingParams, ParameterError
 
 RULES = rules.MAP_RULES
-
-
-@pytest.fixture(params=kernels.available_backends())
-def backend(request: pytest.FixtureRequest) -> str:
-    kernels.set_backend(request.param)
-    return request.param
+BACKENDS = kernels.available_backends()
 
 
 @dataclass
@@ -64,29 +60,40 @@ def random_board(seed: int, *, cuboids: bool) -> Board:
     return Board(heightmap.astype(np.float32), bottom, size, com, tol, int(random.integers(1, 3)))
 
 
+def touches(board: Board) -> Iterator[tuple[tuple[int, ...], reference.Touch]]:
+    """Yield the placements inside the container, with the reference's measurements of each."""
+    z = board.contact().z.numpy()
+    for b, r, i, j in np.argwhere(np.isfinite(z)).tolist():
+        ground, com = (board.heightmap[b], board.bottom[b, r]), tuple(board.com[b, r].tolist())
+        place = (i * board.stride, j * board.stride, z[b, r, i, j])
+        yield (b, r, i, j), reference.touch_at(*ground, *place, com, board.contact_tol)
+
+
+def judged(board: Board, backend: str) -> dict[str, np.ndarray]:
+    kernels.set_backend(backend)
+    contact = board.contact()
+    return {rule: stability.judge_maps(rule, contact).numpy() for rule in RULES}
+
+
 def compare(board: Board) -> dict[str, np.ndarray]:
     """Each rule against the reference; how many placements are stable, and how many not."""
-    contact = board.contact()
-    z = contact.z.numpy()
-    stable = {rule: stability.judge_maps(rule, contact).numpy() for rule in RULES}
-    places = [(int(b), int(r), int(i), int(j)) for b, r, i, j in np.argwhere(np.isfinite(z))]
+    stable, *others = (judged(board, backend) for backend in BACKENDS)
+    for other in others:
+        assert all(np.array_equal(stable[rule], other[rule]) for rule in RULES)
     counts = {rule: np.zeros(2, int) for rule in RULES}
-    for b, r, i, j in places:
-        at, x, y = (b, r, i, j), i * board.stride, j * board.stride
-        com = (int(board.com[b, r, 0]), int(board.com[b, r, 1]))
-        ground, tol = (board.heightmap[b], board.bottom[b, r]), board.contact_tol
-        seen = reference.touch_at(*ground, x, y, z[at], com, tol)
+    for at, seen in touches(board):
         for rule in RULES:
             expected = reference.is_stable(rule, seen)
             assert bool(stable[rule][at]) is expected, (rule, at)
             counts[rule][int(expected)] += 1
+    outside = ~np.isfinite(board.contact().z.numpy())
     for rule in RULES:
-        assert not stable[rule][~np.isfinite(z)].any(), rule
+        assert not stable[rule][outside].any(), rule
     return counts
 
 
 @pytest.mark.parametrize("cuboids", [True, False])
-def test_the_rules_equal_the_reference(cuboids: bool, backend: str) -> None:
+def test_the_rules_equal_the_reference(cuboids: bool) -> None:
     total = {rule: np.zeros(2, int) for rule in RULES}
     for seed in range(12):
         for rule, found in compare(random_board(seed, cuboids=cuboids)).items():
@@ -115,7 +122,7 @@ def pattern_board(w: int, h: int, *, seed: int) -> Board:
 
 
 @pytest.mark.parametrize("size", [(1, 5), (5, 1), (2, 2), (2, 5), (3, 3), (4, 5), (5, 8), (10, 10)])
-def test_the_thresholds_are_exact(size: tuple[int, int], backend: str) -> None:
+def test_the_thresholds_are_exact(size: tuple[int, int]) -> None:
     for seed in range(2):
         compare(pattern_board(*size, seed=seed))
 
@@ -151,6 +158,7 @@ def test_no_rule_calls_a_placement_outside_stable() -> None:
     assert outside
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_rule_of_the_guide_equals_its_reference(backend: str) -> None:
     """The formula of `docs/how-to/own-rule.md`: exactly half is enough, with three corners."""
     guide = (Path(__file__).parents[2] / "docs/how-to/own-rule.md").read_text()
@@ -158,17 +166,14 @@ def test_the_rule_of_the_guide_equals_its_reference(backend: str) -> None:
     names: dict[str, Any] = {}
     exec(block.partition("stability.register")[0], names)
     rule = rules.Rule(names["half"], percents=(50,), corners="rest")
+    kernels.set_backend(backend)
     exact = 0
     for seed in range(8):
         board = random_board(seed, cuboids=False)
-        contact = board.contact()
-        z, stable = contact.z.numpy(), stability._by_formula(rule, contact)
-        for b, r, i, j in np.argwhere(np.isfinite(z)).tolist():
-            ground, com = (board.heightmap[b], board.bottom[b, r]), tuple(board.com[b, r])
-            x, y = i * board.stride, j * board.stride
-            seen = reference.touch_at(*ground, x, y, z[b, r, i, j], com, board.contact_tol)
+        stable = stability._by_formula(rule, board.contact())
+        for at, seen in touches(board):
             plain = 2 * seen.support >= seen.area and seen.held_corners() >= 3
-            assert bool(stable[b, r, i, j]) is plain
+            assert bool(stable[at]) is plain
             exact += 2 * seen.support == seen.area
     assert exact > 20
 
