@@ -1,12 +1,13 @@
 """Steps on CUDA tensors without values: devices, host reads, launches, memory."""
 
-import importlib.util
 import logging
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from tests.contract.presets import SMALL, modes, small_preset
+from tests.engine.engines import needs_triton
 from tests.tracing.fake_cuda import (
     Launches,
     do_without_values,
@@ -21,13 +22,9 @@ from packing_env.kernels import drop
 from packing_env.tasks import make_env
 
 pytestmark = needs_compiler
-needs_triton = pytest.mark.skipif(
-    not importlib.util.find_spec("triton"), reason="Triton is not installed"
-)
 MODES = {preset: [m for m in modes(preset) if m != "multi_head"] for preset in SMALL}
 CASES = [(preset, listed[i % len(listed)]) for i, (preset, listed) in enumerate(MODES.items())]
-"""Each preset once, and each mode."""
-"""Not ``multi_head``, whose spec reads its sizes when it is moved to a device."""
+"""Each preset once, and each mode but ``multi_head``: its spec reads its sizes when it moves."""
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +75,7 @@ ENGINES = [
 ]
 
 
+@cache
 def launches(preset: str, engine: str, num_envs: int) -> int:
     """Count a step in action mode ``placement``, with all of the preset's observations."""
     env = make_env(preset, num_envs, pool_size=64, action_mode="placement")
@@ -124,7 +122,8 @@ def test_without_a_kernel_the_rules_step(
     preset: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One log line per process says why, and no environment tries the kernel again."""
-    env = small_preset(preset, action_mode=mode)
+    rule = {"stability": "none", "stability_metric": "none", "surest": ()}
+    env = small_preset(preset, action_mode=mode, **rule)
     caplog.set_level(logging.WARNING, "packing_env")
     with fake_cuda():
         for _ in range(2):

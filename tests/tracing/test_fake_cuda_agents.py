@@ -10,16 +10,7 @@ from agents.training.trainer import Trainer
 from packing_env import kernels
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:Accessing the data pointer")]
-CASES = (
-    "afterstate",
-    "dqn",
-    "hierarchical",
-    "iqn",
-    "ppo",
-    "ppo candidate",
-    "rainbow",
-    "sac",
-)
+CASES = ("afterstate", "hierarchical", "iqn", "ppo candidate", "rainbow", "sac")
 """One of each kind of update, but ``multi_head`` ones: their spec reads its sizes when it moves."""
 NO_RULE = ("env.stability=none", "env.stability_metric=none")
 """Most operations of a step are those of a rule, which `test_fake_cuda.py` tests."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.engine.engines import needs_numba
 from tests.tiny import cuboid_env, differing, state_of, tiny_env
 from tests.tracing.detectors import run_as_one_graph
 
@@ -14,9 +15,6 @@ from packing_env.kernels.step.entries import Ahead, Observations, Outcome, State
 
 pytestmark = pytest.mark.usefixtures("quiet")
 GROUNDS = ("whole cells", "heightmaps")
-compiled = pytest.mark.skipif(
-    "numba" not in kernels.available_backends(), reason="numba is not installed"
-)
 
 
 def env_on(ground: str, num_envs: int = 3, **params: Any) -> PackingEnv:
@@ -30,7 +28,7 @@ def env_on(ground: str, num_envs: int = 3, **params: Any) -> PackingEnv:
     return env
 
 
-@compiled
+@needs_numba
 @pytest.mark.parametrize("ground", GROUNDS)
 def test_the_graph_plays_what_eager_plays(ground: str) -> None:
     def play(run: bool) -> tuple[Any, Any]:
@@ -81,7 +79,7 @@ def arguments(ground: str, num_envs: int = 4) -> dict[str, list[Any]]:
     }
 
 
-@compiled
+@needs_numba
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("ground", GROUNDS)
 def test_the_custom_operators_are_well_formed(ground: str) -> None:
