@@ -30,6 +30,12 @@ def hidden(env: PackingEnv, seen: int) -> Tensor:
     return torch.where(places < seen, state["item_id"], -1)
 
 
+@pytest.fixture
+def few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let futures be drawn from fewer containers: to cut the usual number takes seconds."""
+    monkeypatch.setattr("packing_env.generators.futures._POOL", 512)
+
+
 def test_known_items_stay_and_every_stratum_is_drawn_once() -> None:
     env = cuboid_env()
     known, size = hidden(env, 3), len(env.catalogue)
@@ -71,6 +77,7 @@ def test_sorted_tasks_with_ties_follow_the_law() -> None:
         torch.testing.assert_close(found, truth, atol=0.02, rtol=0)
 
 
+@pytest.mark.usefixtures("few_cuts")
 def test_sorted_cuts_are_not_larger_than_what_was_seen() -> None:
     env = make_env("cuboid_offline", 8, pool_size=64)
     known = hidden(env, env.params.num_slots)
@@ -79,6 +86,7 @@ def test_sorted_cuts_are_not_larger_than_what_was_seen() -> None:
     assert (size[..., 21:] <= size[..., 20:-1]).all()
 
 
+@pytest.mark.usefixtures("few_cuts")
 def test_fresh_instances_are_not_those_of_the_environment() -> None:
     options = {"num_visible": 4, "item_order": "arrival", "pool_size": 64}
     env = make_env("cuboid_offline", 2, seed=0, **options)
@@ -88,6 +96,7 @@ def test_fresh_instances_are_not_those_of_the_environment() -> None:
     assert not same.any()
 
 
+@pytest.mark.usefixtures("few_cuts")
 def test_cut_containers_are_cut_afresh() -> None:
     env = make_env("cuboid_offline", 2, num_visible=4, item_order="arrival", pool_size=8)
     known = hidden(env, 4)

@@ -45,8 +45,8 @@ def test_pieces_fill_the_container_keep_the_range_and_follow_their_supports(
         for x0, y0, z0, x1, y1, z1 in pieces:
             row[x0:x1, y0:y1, z0:z1] += 1
     assert (grid == 1).all()
-    extents = source.cuboids(params).extents
-    assert torch.equal(extents[rows][real], sides[real].double())
+    cuboids, _ = source.make(Request.of(params, 0, "train", 12))
+    assert torch.equal(cuboids.extents[rows][real], sides[real].double())
     for pieces, there in zip(boxes, real, strict=True):
         heights = torch.zeros(*map(int, params.container[:2]), dtype=torch.int64)
         for x0, y0, z0, x1, y1, z1 in pieces[there].tolist():
