@@ -397,12 +397,12 @@ def test_off_with_normals_and_colours_of_vertices(header, more, tmp_path):
 
 
 def test_a_mesh_whose_details_are_too_small_is_refused_with_its_unit(tmp_path):
-    around = [(np.cos(a), np.sin(a)) for a in np.linspace(0, 2 * np.pi, 400, endpoint=False)]
+    around = [(np.cos(a), np.sin(a)) for a in np.linspace(0, 2 * np.pi, 200, endpoint=False)]
     vertices = [(x, y, z) for z in (0.0, 0.01) for x, y in around] + [(0, 0, 0), (0, 0, 0.01)]
     faces = []
-    for i in range(400):
-        j = (i + 1) % 400
-        faces += [(800, j, i), (801, 400 + i, 400 + j), (i, j, 400 + j), (i, 400 + j, 400 + i)]
+    for i in range(200):
+        j = (i + 1) % 200
+        faces += [(400, j, i), (401, 200 + i, 200 + j), (i, j, 200 + j), (i, 200 + j, 200 + i)]
     soup = np.array(vertices)[np.array(faces)].reshape(-1, 3)  # without shared vertices, as in STL
     ids = np.arange(len(soup)).reshape(-1, 3)
     assert mesh_from_arrays(soup * 1e-2, ids).watertight

@@ -71,7 +71,7 @@ def verdict(*items: ItemClaim, **constraints: float) -> tuple[int | None, str] |
     return violation and (violation.item, violation.claim)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_boxes_on_a_lattice_equal_exact_arithmetic(seed: int) -> None:
     """The boxes often touch, share planes and edges, or are equal; all is turned as a whole."""
     rng = np.random.default_rng(seed)
@@ -127,9 +127,8 @@ def split(solid: Solid) -> Solid:
     return Solid(vertices, faces.reshape(-1, 3))
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_fine_triangles_change_no_verdict(seed: int) -> None:
-    rng = np.random.default_rng(10 + seed)
+def test_fine_triangles_change_no_verdict() -> None:
+    rng = np.random.default_rng(10)
     for _ in range(30):
         low = 2 * rng.integers(0, 4, (2, 3))
         high = low + 2 * rng.integers(1, 4, (2, 3))
