@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import run_program
 from tests.mesh_files import (
     box_3mf,
     box_glb,
@@ -44,33 +43,17 @@ READERS = (
 # ---------------------------------------------------------------------- what a file may be
 
 
-def test_a_pipe_and_a_device_are_not_read(tmp_path: Path) -> None:
-    """This runs in a separate process, because reading a pipe would wait for ever."""
-    os.mkfifo(tmp_path / "pipe.stl")
-    (tmp_path / "endless.stl").symlink_to("/dev/zero")
-    (tmp_path / "pipe.json").symlink_to(tmp_path / "pipe.stl")
-    tried = """
-import sys
-from pathlib import Path
-from packing_env import files
-for name in ("pipe.stl", "endless.stl", "pipe.json"):
-    try:
-        files.read_bytes(Path(sys.argv[1]) / name)
-    except OSError as error:
-        print(error)
-"""
-    done = run_program(tried, str(tmp_path))
-    assert done.stdout.splitlines() == ["not a regular file"] * 3
-
-
-def test_the_readers_refuse_them_by_name(tmp_path: Path) -> None:
-    (tmp_path / "endless.stl").symlink_to("/dev/zero")
-    (tmp_path / "endless.json").symlink_to("/dev/zero")
-    with pytest.raises(MeshError, match=r"endless.stl: cannot be read \(not a regular file\)"):
-        load_mesh(tmp_path / "endless.stl")
+@pytest.mark.timeout(60)  # reading a pipe would wait for ever
+@pytest.mark.parametrize("target", ["pipe", "/dev/zero"])
+def test_a_pipe_and_a_device_are_not_read(target: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("a.stl", "a.json"):
+        (tmp_path / name).symlink_to(target)
+    with pytest.raises(MeshError, match=r"a.stl: cannot be read \(not a regular file\)"):
+        load_mesh(tmp_path / "a.stl")
     for read_it, error in (*READERS, (Catalogue.load, CatalogueError)):
         with pytest.raises(error, match="not a regular file"):
-            read_it(tmp_path / "endless.json")
+            read_it(tmp_path / "a.json")
 
 
 def test_large_files_are_not_read(tmp_path: Path) -> None:
@@ -138,7 +121,7 @@ def write_model(path: Path, parts: str, built: int) -> Path:
     return write_3mf(path, {"3D/3dmodel.model": model})
 
 
-@pytest.mark.parametrize("levels", [12, 40, 4_000])
+@pytest.mark.parametrize("levels", [12, 4_000])
 def test_a_3mf_file_that_unfolds_to_too_much_is_refused(levels: int, tmp_path: Path) -> None:
     with pytest.raises(MeshError, match="separate parts, but at most 1,024 are read"):
         load_mesh(write_model(tmp_path / "bomb.3mf", doubling(levels), levels + 1))
@@ -161,12 +144,12 @@ def test_parts_that_contain_each_other_are_refused(tmp_path: Path) -> None:
 def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
     path = write_model(tmp_path / "zeros.3mf", "", 1)
     with (
-        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive,
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("zeros", "w", force_zip64=True) as file,
     ):
         for _ in range(300):
             file.write(bytes(2**20))
-    assert path.stat().st_size < 2**20
+    assert path.stat().st_size < 2**22
 
     def refuse() -> None:
         with pytest.raises(MeshError, match="unpacks to 300 MiB, but at most 256 MiB are read"):
@@ -178,8 +161,8 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 def test_a_glb_file_that_unfolds_to_too_much_is_refused(tmp_path: Path) -> None:
     path, sides = tmp_path / "bomb.glb", (1, 1, 1)
-    crowd = [{"children": list(range(1, 20_001))}, *[{"mesh": 0}] * 20_000]
-    with pytest.raises(MeshError, match="20,000 separate parts"):
+    crowd = [{"children": list(range(1, 2_001))}, *[{"mesh": 0}] * 2_000]
+    with pytest.raises(MeshError, match="2,000 separate parts"):
         load_mesh(write_glb(path, sides, nodes=crowd))
     document, data = box_glb(sides)
     del document["accessors"][0]["bufferView"]  # zeros, according to the format
@@ -237,12 +220,12 @@ def urdf(num_links: int, geometry: str, at: slice = slice(None)) -> str:
 
 def test_a_urdf_tree_of_too_many_parts_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "chain.urdf"
-    path.write_text(urdf(5_000, '<box size="0.001 0.001 0.001"/>'))
-    with pytest.raises(MeshError, match="5,000 separate parts"):
+    path.write_text(urdf(2_000, '<box size="0.001 0.001 0.001"/>'))
+    with pytest.raises(MeshError, match="2,000 separate parts"):
         load_mesh(path)
-    path.write_text(urdf(5_000, '<box size="0.1 0.1 0.1"/>', slice(0, None, 4_999)))
-    mesh = load_mesh(path)  # 5,000 links that only carry
-    assert mesh.extents[0] == pytest.approx(0.1 + 4_999 * 0.002)
+    path.write_text(urdf(2_000, '<box size="0.1 0.1 0.1"/>', slice(0, None, 1_999)))
+    mesh = load_mesh(path)  # 2,000 links that only carry
+    assert mesh.extents[0] == pytest.approx(0.1 + 1_999 * 0.002)
 
 
 def test_a_urdf_tree_does_not_refer_to_too_much(tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ from benchmarks.attacks import (
     attack_with_tampered_files,
     make_run,
     payloads,
-    rewrite,
 )
 from omegaconf import DictConfig, OmegaConf
+from tests.agents.conftest import TINY_OVERRIDES
 
-from agents.cli import main as cli
 from agents.cli.eval import FROM_RUN
 from agents.config.compose import compose
 from agents.config.folders import ConfigError
@@ -57,19 +56,9 @@ def test_an_honest_one_is_taken_over(composed: DictConfig, saved: dict[str, Any]
 
 
 def test_the_commands_refuse_foreign_runs(tmp_path: Path) -> None:
-    found = attack_with_configurations(tmp_path, 8, random.Random(7))
+    found = attack_with_configurations(tmp_path, 4, random.Random(7))
     assert found["otherwise"] == []
-    assert (found["executed"], found["refused"]) == (0, 8)
-
-
-def test_a_list_of_a_target_is_not_unpickled(run: Path, tmp_path: Path) -> None:
-    """The first payload that was found: `network` as a list, which no mapping check saw."""
-    usual = checkpoint.load(run).meta["config"]
-    made = tmp_path / "made"
-    network = [{"_target_": "os.mkdir", "path": str(made)}]
-    rewrite(checkpoint.find(run), {**usual, "network": network})
-    assert cli.main(["train", f"resume={run}", "trainer.frames=96"]) == 2
-    assert not made.exists()
+    assert (found["executed"], found["refused"]) == (0, 4)
 
 
 def test_targets_that_the_user_names_are_taken(saved: dict[str, Any], tmp_path: Path) -> None:
@@ -90,25 +79,24 @@ def test_targets_that_the_user_names_are_taken(saved: dict[str, Any], tmp_path: 
 
 
 @pytest.mark.parametrize("folder", ["/tmp", "..", "a/../.."])
-@pytest.mark.parametrize(("key", "file"), [("plan", "a.json"), ("picture", "a.png")])
+@pytest.mark.parametrize("key", ["evaluation.plan", "evaluation.picture", "curve"])
 def test_a_stored_place_outside_the_run_is_refused(
-    key: str, file: str, folder: str, composed: DictConfig, saved: dict[str, Any]
+    key: str, folder: str, composed: DictConfig, saved: dict[str, Any]
 ) -> None:
-    place = f"{folder}/{file}"
-    foreign = {**saved, "evaluation": {**saved["evaluation"], key: place}}
-    with pytest.raises(ConfigError, match=f"evaluation.{key} is .* outside the run's folder"):
-        resume.run_config(composed, foreign, [], [])
-    chosen = [f"evaluation.{key}={place}"]
-    taken = resume.run_config(compose("train", chosen), foreign, chosen, [])
-    assert taken.evaluation[key] == place  # this user's own command
+    place = f"{folder}/a.{'json' if key == 'evaluation.plan' else 'png'}"
+    foreign = OmegaConf.create(saved)
+    OmegaConf.update(foreign, key, place)
+    plain = OmegaConf.to_container(foreign, resolve=False)
+    with pytest.raises(ConfigError, match=f"{key} is .* outside the run's folder"):
+        resume.run_config(composed, plain, [], [])
 
 
-def test_a_stored_curve_outside_the_run_is_refused(
-    composed: DictConfig, saved: dict[str, Any]
-) -> None:
-    for place in ("/tmp/curve.png", "../curve.png"):
-        with pytest.raises(ConfigError, match=r"curve is .* outside the run's folder"):
-            resume.run_config(composed, {**saved, "curve": place}, [], [])
+def test_a_place_that_this_user_chooses_is_taken(saved: dict[str, Any]) -> None:
+    words = ["evaluation.plan=../a.json", "++items.cache_dir=/mine"]
+    foreign = {**saved, "items": {**saved["items"], "cache_dir": "/mine"}}
+    taken = resume.run_config(compose("train", [*TINY_OVERRIDES, *words]), foreign, words, [])
+    assert taken.evaluation.plan == "../a.json"
+    assert taken.env["items"].cache_dir == "/mine"
 
 
 @pytest.mark.parametrize("name", ["${oc.env:HOME}", "${seed}", "a\x1b[2Jb", ["a"], {"a": 1}])
@@ -119,16 +107,16 @@ def test_a_stored_name_is_plain_text(
         resume.run_config(composed, {**saved, "name": name}, [], [])
 
 
-def test_a_run_stores_its_name_as_text(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", "name=${env.task}_${seed}")
-    assert checkpoint.load(run).meta["config"]["name"] == "irregular_0"
-    assert cli.main(["train", f"resume={run}", "trainer.frames=96"]) == 0
+def test_a_run_stores_its_name_as_text(composed: DictConfig, tmp_path: Path) -> None:
+    stored = checkpoint.load(make_run(tmp_path, "name=${env.task}_${seed}")).meta["config"]
+    assert stored["name"] == "irregular_0"
+    assert resume.run_config(composed, stored, [], []).name == "irregular_0"
 
 
 def test_tampered_checkpoints_are_not_loaded(tmp_path: Path) -> None:
-    found = attack_with_tampered_files(tmp_path, 40, random.Random(7))
+    found = attack_with_tampered_files(tmp_path, 20, random.Random(7))
     assert found["altered_and_loaded"] == 0
-    assert found["the_one_before_was_loaded"] + found["said_the_same"] == 40
+    assert found["the_one_before_was_loaded"] + found["said_the_same"] == 20
 
 
 @pytest.mark.parametrize("packages", ["os", 3, {"os": 1}, ["os"], [["os"]], ["my\npkg"]])

@@ -58,15 +58,10 @@ def named(packing: Packing, name: str) -> Plan:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_name_is_readable_text(name: str) -> None:
-    assert plain_name(name) == PLAIN[name]
-    assert plain_name(PLAIN[name]) == PLAIN[name]
-
-
-@pytest.mark.parametrize("name", PLAIN)
 def test_names_are_plain_where_they_enter(name: str, packing: Packing, tmp_path: Path) -> None:
     """The names are those of parts, cuboids, files, and items of a plan."""
     plain = PLAIN[name]
+    assert plain_name(plain) == plain
     sides = {"sides": (0.1, 0.1, 0.1), "name": name}
     assert [part.name for part in read_parts([Part(**sides)] * 2)] == [plain, f"{plain}#2"]
     grid = {"cell": 0.05, "container": (0.4, 0.4, 0.4)}

@@ -3,10 +3,10 @@
 import csv
 import errno
 import json
+import multiprocessing
 import shutil
 import signal
-import subprocess
-import sys
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.agents.training.test_resume import RUN, train
 
 from agents.loggers.logging import CSVLogger
 from agents.training import checkpoint
-from agents.training.runs import RunFolderError, new_folder
+from agents.training.runs import RunFolderError, locked, new_folder
 
 SHORT = [*RUN, "trainer.frames=200"]
 
@@ -39,9 +39,8 @@ def test_auto_starts_anew_where_nothing_was_saved(run: Path, capsys: Any) -> Non
     assert not list((run / "checkpoints").glob(".draft-*"))
 
 
-@pytest.mark.parametrize("left", [["run.lock"], ["run.lock", ".run.json.0a1b"]])
-def test_auto_starts_where_a_run_was_killed_at_once(left: list[str], tmp_path: Path) -> None:
-    for name in left:
+def test_auto_starts_where_a_run_was_killed_at_once(tmp_path: Path) -> None:
+    for name in ("run.lock", ".run.json.0a1b"):
         (tmp_path / name).touch()
     assert train(*SHORT, f"run_dir={tmp_path}", "resume=auto") == 0
 
@@ -64,43 +63,27 @@ def test_auto_overwrites_nothing_else(run: Path, tmp_path: Path, capsys: Any) ->
     assert train(*SHORT, f"run_dir={killed}") == 2  # without resume=auto
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from agents.training import runs
-with runs.locked(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
+def hold(run: Path, held: Event) -> None:
+    with locked(run):
+        held.set()
+        signal.pause()
 
 
 def test_a_run_is_written_by_one_process(run: Path, capsys: Any) -> None:
     before = checkpoint.load(run).meta
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        for name in (str(run), "auto"):
-            assert train(f"resume={name}", f"run_dir={run}", "trainer.frames=96") == 2
-            said = " ".join(capsys.readouterr().err.split())
-            assert f"is being written by process {holder.pid} on" in said
-        assert checkpoint.load(run).meta == before
-        holder.send_signal(signal.SIGKILL)
+    fork = multiprocessing.get_context("fork")
+    held = fork.Event()
+    holder = fork.Process(target=hold, args=(run, held))
+    holder.start()
+    assert held.wait(60)
+    for name in (str(run), "auto"):
+        assert train(f"resume={name}", f"run_dir={run}", "trainer.frames=96") == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"is being written by process {holder.pid} on" in said
+    assert checkpoint.load(run).meta == before
+    holder.kill()
+    holder.join()
     assert train(f"resume={run}", "trainer.frames=96") == 0  # the system let the lock go
-
-
-def test_a_run_does_not_write_through_links(run: Path, tmp_path: Path, capsys: Any) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("mine")
-    for name in ("config.yaml", "metrics.csv", "results.json"):
-        shutil.move(run / name, tmp_path / name)
-        (run / name).symlink_to(victim)
-        assert train(f"resume={run}", "trainer.frames=96") == 2
-        assert f"{name} is a link" in capsys.readouterr().err
-        (run / name).unlink()
-        shutil.move(tmp_path / name, run / name)
-    assert victim.read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/b", "..", "a\x1b[2Jb", "a\nb"])
@@ -132,9 +115,9 @@ def frames_of(folder: Path) -> list[int]:
 def test_a_full_disk_delays_a_line_of_the_log(
     tmp_path: Path, monkeypatch: Any, caplog: Any
 ) -> None:
-    FullDisk(monkeypatch, 2, 4)
-    assert train(*RUN, "trainer.frames=400", f"run_dir={tmp_path}") == 0
-    assert frames_of(tmp_path) == [64, 128, 192, 256, 320, 384, 400]
+    FullDisk(monkeypatch, 2, 3)
+    assert train(*SHORT, f"run_dir={tmp_path}") == 0
+    assert frames_of(tmp_path) == [64, 128, 192, 200]
     said = [r.getMessage() for r in caplog.records if r.name == "agents.loggers.logging"]
     assert len(said) == 1
     assert "metrics.csv cannot be written ([Errno 28]" in said[0]
@@ -144,12 +127,12 @@ def test_lines_that_are_lost_are_counted_at_the_end(
     tmp_path: Path, monkeypatch: Any, caplog: Any
 ) -> None:
     FullDisk(monkeypatch, 3, 10**9)
-    assert train(*RUN, "trainer.frames=400", f"run_dir={tmp_path}") == 0
-    assert checkpoint.load(tmp_path).meta["frames"] == 400
+    assert train(*SHORT, f"run_dir={tmp_path}") == 0
+    assert checkpoint.load(tmp_path).meta["frames"] == 200
     assert frames_of(tmp_path) == [64, 128]
     said = [r.getMessage() for r in caplog.records if r.name == "agents.loggers.logging"]
     assert "training continues" in said[0]
-    assert said[1].startswith(f"5 of 7 lines of {tmp_path}/metrics.csv were not written")
+    assert said[1].startswith(f"2 of 4 lines of {tmp_path}/metrics.csv were not written")
     assert len(said) == 2
 
 
@@ -162,10 +145,10 @@ def test_a_folder_that_is_deleted_is_made_again(tmp_path: Path, monkeypatch: Any
         wraps(logger, frames, values)
 
     monkeypatch.setattr(CSVLogger, "log", log)
-    assert train(*RUN, "trainer.frames=400", f"run_dir={run}") == 0
-    assert frames_of(run) == [64, 128, 192, 256, 320, 384, 400]
-    assert checkpoint.load(run).meta["frames"] == 400
-    assert train(f"resume={run}", "trainer.frames=464") == 0
+    assert train(*SHORT, f"run_dir={run}") == 0
+    assert frames_of(run) == [64, 128, 192, 200]
+    assert checkpoint.load(run).meta["frames"] == 200
+    assert train(f"resume={run}", "trainer.frames=264") == 0
 
 
 def test_a_results_file_that_cannot_be_written_is_named(
@@ -197,7 +180,7 @@ def test_a_checkpoint_of_something_else_is_named(
     assert str(place) in "".join(capsys.readouterr().err.split("\n"))
 
 
-@pytest.mark.parametrize("seed", [-1, 2**63, 2**70])
+@pytest.mark.parametrize("seed", [-1, 2**63])
 def test_a_seed_out_of_range_is_named(seed: int, tmp_path: Path, capsys: Any) -> None:
     assert train(*RUN, f"seed={seed}", f"run_dir={tmp_path}") == 2
     assert f"seed={seed} must be an integer, at least 0" in capsys.readouterr().err

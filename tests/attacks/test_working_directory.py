@@ -73,13 +73,6 @@ print(twice._cache.cache_path)
     assert sorted(hostile.iterdir()) == before
 
 
-@pytest.mark.parametrize("content", [b"- a list", b"\xff\xfe\x00"])
-def test_a_damaged_configuration_of_numba_stops_nothing(content: bytes, hostile: Path) -> None:
-    pytest.importorskip("numba")
-    (hostile / ".numba_config.yaml").write_bytes(content)
-    assert in_folder(hostile, "import packing_env, numba; print(int(numba.config.OPT))") == ["3"]
-
-
 def test_a_configuration_that_numba_has_read_is_undone(hostile: Path) -> None:
     """A library may have imported numba before; variables of the user stay."""
     pytest.importorskip("numba")
