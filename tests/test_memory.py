@@ -61,7 +61,7 @@ def test_the_estimate_is_right_within_a_factor_of_two(task, num_envs, caplog):
 
 
 def test_a_catalogue_is_refused_before_its_large_item_is_rasterised(monkeypatch):
-    settings = {"cell": 0.005, "container": (0.4, 0.4, 0.4), "use_cache": False}
+    settings = {"cell": 0.01, "container": (0.4, 0.4, 0.4), "use_cache": False}
     monkeypatch.setattr(rows, "scratch_bytes", lambda faces, sizes: 0)
     whole = Catalogue.from_shapes(FAMILIES, **settings)
     maps = whole.top.nbytes + whole.bottom.nbytes

@@ -57,10 +57,10 @@ def spacing(height: float) -> float:
 def test_sums_of_exact_stacks_are_below_the_lid(cell: float) -> None:
     """Above 16 m float32 numbers are further apart than 1e-6 m: 0.9 and 32.4 are more than 33.3.
 
-    Every stack of two parts, in containers up to 1000 m; one that is three spacings too high is
-    above the lid.
+    Stacks of two parts, in every seventh container up to 1000 m; one that is three spacings too
+    high is above the lid.
     """
-    for count in range(2, round(1000 / cell)):
+    for count in range(2, round(1000 / cell), 7):
         height, lower = count * cell, np.arange(1, count)
         total = (lower * cell).astype(np.float32) + ((count - lower) * cell).astype(np.float32)
         assert total.max() <= maps.lid(height), count

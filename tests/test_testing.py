@@ -46,7 +46,7 @@ from packing_env.types import Instances, PackingParams, ParameterError, State
     ],
 )
 def test_check_env_passes_the_environment(task: dict[str, Any]) -> None:
-    check_env(small_env(**task), num_steps=10)
+    check_env(small_env(**task), num_steps=6)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_check_env_passes_cuboids_as_boxes(steps: int, task: dict[str, Any]) -> 
         orientations="cuboid",
         maps=False,
     )
-    check_env(small_env(items, cell=0.003 * steps, unit=0.003, **task), num_steps=10)
+    check_env(small_env(items, cell=0.003 * steps, unit=0.003, **task), num_steps=6)
 
 
 class SpreadMode(CandidateMode):

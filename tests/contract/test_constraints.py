@@ -89,10 +89,9 @@ def test_every_preset_plays_with_every_constraint(preset: str, name: str) -> Non
 
 @pytest.mark.parametrize("preset", BOXES)
 def test_other_geometries_refuse_constraints_by_name(preset: str) -> None:
-    entry = name = "max_load"
     geometry = PRESETS[preset].params.geometry
-    with pytest.raises(ParameterError, match=f"{entry} need geometry='maps', not '{geometry}'"):
-        small_task(preset, name)
+    with pytest.raises(ParameterError, match=f"max_load need geometry='maps', not '{geometry}'"):
+        small_task(preset, "max_load")
 
 
 def test_the_compiled_engine_refuses_constraints() -> None:

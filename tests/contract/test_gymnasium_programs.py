@@ -233,7 +233,7 @@ def test_rescaled_actions_reach_the_box(mode: str) -> None:
 @pytest.mark.filterwarnings("ignore:.*is not in Discrete")
 @pytest.mark.parametrize(
     "options",
-    [{}, {"num_items": 9}, {"max_steps": 3}, {"illegal_action": "noop"}],
+    [{}, {"max_steps": 3}, {"illegal_action": "noop"}],
     ids=str,
 )
 def test_the_spec_has_the_environments_own_limit(options: dict[str, Any]) -> None:

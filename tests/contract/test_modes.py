@@ -32,7 +32,7 @@ def test_modes_equal_the_reference(action_mode: str, illegal_action: str) -> Non
         5, action_mode=action_mode, illegal_action=illegal_action, num_visible=2, grid_step=2
     )
     share = 0.0 if action_mode == "continuous" else 0.2
-    assert play_beside_reference(env, 12, illegal_share=share) > 0
+    assert play_beside_reference(env, 8, illegal_share=share) > 0
 
 
 @pytest.mark.parametrize("part", [0, 1, 2, 3])

@@ -15,6 +15,7 @@ from torchrl.envs import (
     ActionMask,
     EnvBase,
     ExcludeTransform,
+    InitTracker,
     ParallelEnv,
     RewardSum,
     StepCounter,
@@ -30,6 +31,7 @@ PRESETS = ("irregular", "cuboid_online", "cuboid_continuous")
 SUM = {"in_keys": ["reward"], "out_keys": ["reward_sum"]}
 TRANSFORMS: dict[str, Callable[[], object]] = {
     "ActionMask": ActionMask,
+    "InitTracker": InitTracker,
     "RewardSum": lambda: RewardSum(**SUM),
     "StepCounter": lambda: StepCounter(max_steps=3),
     "VecNorm": lambda: VecNormV2(in_keys=[("observation", "heightmap")]),
@@ -37,7 +39,7 @@ TRANSFORMS: dict[str, Callable[[], object]] = {
 }
 
 
-def collected(env: EnvBase, frames: int = 400) -> TensorDictBase:
+def collected(env: EnvBase, frames: int = 200) -> TensorDictBase:
     """Return the steps ``[B, T]`` of a collector without a policy."""
     torch.manual_seed(0)
     collector = Collector(env, None, frames_per_batch=frames, total_frames=frames)
@@ -73,7 +75,7 @@ def test_a_collector_without_a_policy(preset: str, autoreset: str) -> None:
 def test_under_any_transform(name: str) -> None:
     env = TransformedEnv(tiny_env(5, num_visible=2), TRANSFORMS[name]())
     check_env_specs(env, break_when_any_done="both")
-    for played in (collected(env, 200), env.rollout(40, break_when_any_done=False)):
+    for played in (collected(env), env.rollout(40, break_when_any_done=False)):
         assert not played["next", "metrics", "illegal_actions"].any()
         assert played["next", "done"].sum() > 4
 

@@ -1,6 +1,5 @@
 """Both ways to reset give the same rollouts, alone and inside TorchRL's transforms."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from torchrl.envs import (
     EnvBase,
     InitTracker,
     RewardSum,
-    SerialEnv,
     StepCounter,
     TransformedEnv,
-    check_env_specs,
 )
 
 from packing_env.types import AUTORESETS
@@ -69,28 +66,6 @@ def test_a_wrapper_may_cut_episodes_short(autoreset: str) -> None:
     first = steps["observation", "heightmap"].flatten(2).amax(-1) == 0
     assert torch.equal(first, steps["step_count"].squeeze(-1) == 0)
     assert steps["next"].isfinite().all()
-
-
-@pytest.mark.parametrize("autoreset", AUTORESETS)
-def test_specs_of_a_transformed_environment(autoreset: str) -> None:
-    check_env_specs(wrapped(autoreset), break_when_any_done="both")
-
-
-@pytest.mark.parametrize("autoreset", AUTORESETS)
-def test_several_environments_in_series(autoreset: str) -> None:
-    shells = [{"autoreset": autoreset, "row_offset": 3 * i} for i in range(2)]
-    series = SerialEnv(2, [partial(tiny_env, 3, shell=shell) for shell in shells])
-    one = tiny_env(6, shell={"autoreset": autoreset})
-    root, whole, generator = series.reset(), one.reset(), stream()
-    finished = 0
-    for _ in range(20):
-        action = legal_action(whole["action_mask"], generator)
-        step, root = series.step_and_maybe_reset(root.set("action", action.view(2, 3)))
-        expected, whole = one.step_and_maybe_reset(whole.set("action", action))
-        assert not differing(step["next"].reshape(-1), expected["next"])
-        finished += int(expected["next", "done"].sum())
-    assert finished > 4
-    series.close()
 
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")

@@ -48,7 +48,7 @@ def test_specs_of_batch_shapes(num_envs: int | tuple[int, int], autoreset: str) 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_presets_on_real_items_equal_the_reference(preset: str) -> None:
-    check_env(small_preset(preset), num_steps=8)
+    check_env(small_preset(preset), num_steps=5)
 
 
 @pytest.mark.parametrize("illegal_action", ["terminate", "noop", "project"])

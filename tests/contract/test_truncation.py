@@ -52,7 +52,7 @@ def test_the_mask_of_a_truncated_row_is_the_rules(make: Any, action_mode: str) -
 def test_a_stuck_row_is_terminated_whatever_its_count_of_steps() -> None:
     """So a row that is only truncated has a legal action."""
     env = tiny_env(64, num_items=12, max_steps=5, items={"grid": (5, 5)})
-    played = env.rollout(200, break_when_any_done=False)["next"]
+    played = env.rollout(60, break_when_any_done=False)["next"]
     both = (played["truncated"] & played["terminated"]).squeeze(-1)
     alone = (played["truncated"] & ~played["terminated"]).squeeze(-1)
     assert both.any()
