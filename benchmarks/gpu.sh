@@ -67,6 +67,7 @@ if [ "$device" = cpu ]; then
   backend=eager through=env large=4 middle=3 few=2 small=2
   problems=flat frames=64 environments=2 jobs=0
   items=cuboid_online paper=cuboid_online hull=cuboid_online
+  learners=(bench.agents=[ppo] env.num_envs=2 agent.batch_size=16 bench.frames=16)
   clock=(clock.repeats=1 clock.warmup=0 clock.shortest=0 clock.singles=1)
 else
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv > "$results/device.csv" ||
@@ -74,6 +75,7 @@ else
   backend=triton through=captured,env large=65536 middle=16384 few=256 small=1024
   problems=batch frames=3e6 environments=4096 jobs=12
   items=irregular paper=irregular_paper hull=irregular_com_hull
+  learners=(bench.agents=[dqn,ppo])
   clock=(clock.repeats=3 clock.longest=20)
 fi
 
@@ -97,7 +99,7 @@ part train 60 "$python" -m agents.cli train "device=$device" env=cuboid_online \
   "run_dir=$results/train"
 steps "$paper" "$few" 40 env # its captured step would need three transitions of memory
 steps cuboid_online "$middle" 30
-bench updates 60 train bench.agents=[dqn,ppo] "env=$hull" bench.updates=1
+bench updates 60 train "env=$hull" bench.updates=1 "${learners[@]}"
 part host_reads 45 "$python" benchmarks/host_reads.py --agents dqn --presets "$items" --cycles 2 \
   --updates 1 --device "$device" --out "$results/host_reads.json"
 

@@ -46,28 +46,24 @@ def values_of(report: dict[str, Any], **case: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------------- what is measured
 
 
-def test_step_covers_kernels_actions_and_rows() -> None:
-    report = bench("step", *TINY_OVERRIDES, "env=irregular", "bench.rows=[2,1]", *QUICK)
+def test_step_covers_presets_kernels_and_rows() -> None:
+    small = ["bench.rows=[2,1]", "bench.actions=[first_legal]", "threads=1"]
+    presets = "bench.presets=[irregular,irregular_com_hull]"
+    report = bench("step", *TINY_OVERRIDES, presets, *small, *QUICK)
     cases = [row["case"] for row in report["results"]]
     assert len(cases) == len({json.dumps(case) for case in cases}) == 2 * 2 * 2
     assert {case["kernel"] for case in cases} == {"eager", "numba"}
+    assert {case["preset"] for case in cases} == {"irregular", "irregular_com_hull"}
     assert report["left_out"] == []
-    one = values_of(report, kernel="numba", actions="first_legal", rows=1, mode="placement")
+    one = values_of(report, preset="irregular", kernel="numba", rows=1, mode="placement")
     assert one["p50_ms"] <= one["p95_ms"] <= one["p99_ms"]
     assert one["step_p50_ms"] <= one["step_p95_ms"] <= one["step_p99_ms"]
-    two = values_of(report, kernel="numba", actions="first_legal", rows=2)
+    two = values_of(report, preset="irregular", kernel="numba", rows=2)
     assert "p50_ms" not in two
     assert two["decisions_per_second"] == pytest.approx(2e3 / two["wall_ms"])
-    assert two["dispatches"] == one["dispatches"] > 10
+    assert two["dispatches"] == one["dispatches"] > 0
     assert two["repeats"] == 2
-
-
-def test_the_file_holds_what_a_number_depends_on() -> None:
-    small = ["bench.kernels=[numba]", "bench.rows=[1]", "bench.actions=[random_legal]"]
-    task = [*TINY_OVERRIDES, "threads=1"]
-    report = bench("step", *task, "bench.presets=[irregular,irregular_com_hull]", *small, *QUICK)
-    presets = [row["case"]["preset"] for row in report["results"]]
-    assert presets == ["irregular", "irregular_com_hull"]
+    # The file holds what a number depends on.
     assert report["what"] == "step"
     assert report["command"][:3] == ["packing", "bench", "step"]
     assert report["machine"]["torch_threads"] == 1
@@ -84,7 +80,6 @@ def test_what_cannot_be_measured_is_left_out(capsys: pytest.CaptureFixture[str])
     (left_out,) = report["left_out"]  # the smallest batch, and none after it
     assert left_out["case"]["actions"] == "first_legal"
     assert "env.action_mode=hierarchical" in left_out["reason"]
-    assert "left out: " in capsys.readouterr().out
     assert "longest=1e-09" in refused(capsys, "bench", "step", *chosen, "clock.longest=1e-9")
     assert "device=cuda" in refused(capsys, "bench", "step", *chosen, "bench.through=[captured]")
 
@@ -122,14 +117,12 @@ def test_a_kernel_with_other_bits_is_reported(
 def test_training_taken_apart() -> None:
     report = bench("train", *LEARNER, "bench.frames=8")
     values = values_of(report, agent="dqn", preset="irregular", mode="placement", rows=4)
-    rates = [values[f"{p}frames_per_second"] for p in ("environment_", "inference_")]
-    assert rates[0] > rates[1] > 0
-    assert rates[1] == pytest.approx(
-        1e6 / (values["environment_us_per_frame"] + values["inference_us_per_frame"])
-    )
+    spent = values["environment_us_per_frame"] + values["inference_us_per_frame"]
+    assert values["inference_frames_per_second"] == pytest.approx(1e6 / spent)
+    assert values["environment_frames_per_second"] > values["inference_frames_per_second"] > 0
     assert values["learning_us_per_frame"] > 0
     assert values["sampled_per_frame"] == 4 / 8
-    assert values["parameters"] > 100
+    assert values["parameters"] > 0
     assert 0 < values["environment_share"] < 1
 
 

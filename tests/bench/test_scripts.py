@@ -18,6 +18,7 @@ from tests.agents.conftest import TINY, TINY_OVERRIDES
 from tests.conf.composed import composed
 from tests.conf.test_documented_commands import FENCE, PAGES, ROOT, in_blocks
 
+from agents.bench import kernel
 from agents.config.folders import groups
 from packing_env import kernels, make_env
 from packing_env.tasks import Task
@@ -134,11 +135,11 @@ def test_a_script_runs_small(name: str, words: str) -> None:
     assert run(name, *words.split())
 
 
-def test_plain_programs_return_the_bits_of_the_kernels() -> None:
+def test_plain_programs_return_the_bits_of_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kernel.SIZES, "B", kernel.Size(2, 30, 2, ((5, 7), (7, 5))))
     (rows,) = run("drop_formulations", "--problems", "B", *ONCE)["problems"].values()
     assert set(rows) == {"numpy", "unfold", *kernels.available_backends("cpu")}
     assert all(row["same_bits"] is True for row in rows.values())
-    assert rows["numba"]["times_numpy"] > 1
 
 
 def test_curves_of_plain_ppo() -> None:
@@ -173,11 +174,9 @@ def test_one_episode_by_its_parts() -> None:
     for values in (acts, learns):
         assert values["steps"] == 3
         assert values["success"] == values["items_packed"] / 3
-        assert all(values[f"{part}_seconds"] > 0 for part in parts)
-        shares = sum(values[f"{part}_seconds"] for part in parts)
-        assert shares < 1.01 * values["episode_seconds"]  # the rest: a reset, and this loop
-    spent = acts["elapsed_seconds"] - acts["build_seconds"]
-    assert acts["steps_per_second"] == pytest.approx(3 / spent)
+        seconds = [values[f"{part}_seconds"] for part in parts]
+        assert min(seconds) > 0
+        assert sum(seconds) < 1.01 * values["episode_seconds"]  # the rest: a reset, and this loop
     assert "update_seconds" not in acts
     assert (learns["skipped"], learns["batch_size"]) == (0, 4)
     assert 0 < learns["manager_update_seconds"] < learns["update_seconds"]
@@ -210,9 +209,3 @@ def test_the_steps_of_newcomers_are_those_of_the_pages(tmp_path: Path) -> None:
         program, flag, *_ = first_hour.words(step)
         assert program == sys.executable
         assert flag in ("-c", "-m") or Path(flag).is_file()
-
-
-def test_a_full_disk_leaves_the_checkpoint_before() -> None:
-    report = run("survive", "full", "--work", "runs")["full"]
-    assert "No space left" in report["said"]
-    assert report["taken_after_full_disk"] == report["taken_beside_a_truncated_one"] == 1

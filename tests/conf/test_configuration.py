@@ -152,20 +152,6 @@ def test_the_file_of_a_preset_builds_it(name: str) -> None:
     assert seen["action_mask"].any(-1).all()
 
 
-@pytest.mark.parametrize("name", ["sls_nesting", "irregular_paper"])
-def test_boxes_of_a_users_own_keep_their_size_on_the_command_line(name: str) -> None:
-    own = [f"env={name}", "items=example_cuboids", "items.extents=[[0.06,0.04,0.03]]"]
-    own += [
-        "env.pool_size=2",
-        "env.num_items=2",
-        "env.num_visible=1",
-        "env.cell=0.01",
-        "env.grid_step=1",
-    ]
-    env = build_env(compose("train", own))
-    assert [source["scale"] for source in env.catalogue.sources] == [1.0]
-
-
 def test_a_resolution_takes_the_place_of_the_cell() -> None:
     assert compose("train", ["env.resolution=64"]).env.cell is None
     assert compose("train", ["env.resolution=64", "env.cell=0.005"]).env.cell == 0.005
