@@ -17,7 +17,7 @@ from packing_env.plan import check_plan, save_plan
 NAMES = ("random_legal", "heightmap_minimization", "deepest_bottom_left", "online_bph", "lsah")
 
 
-def main(num_instances: int = 64) -> bool:
+def main(num_instances: int = 64, **overrides: object) -> bool:
     for rule in ("area_corners_code", "center_hull", "none"):
         env = pe.make_env(
             "cuboid_online",
@@ -26,6 +26,7 @@ def main(num_instances: int = 64) -> bool:
             num_spaces=80,  # empty maximal spaces, from which online_bph and lsah choose
             pool_size=num_instances,
             draw="sequential",
+            **overrides,
         )
         print(f"{rule}:")
         for name in NAMES:

@@ -1,5 +1,6 @@
 """The Python blocks of the README and of the documentation run as they stand."""
 
+import importlib
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,13 +14,15 @@ from tests.contract.trainer_configs import NAMED
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents import heuristics
+from packing_env import kernels
 from packing_env.core import rewards, stability
 from packing_env.generators import GENERATORS
+from packing_env.kernels import stability_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 REGISTRIES: tuple[dict[str, Any], ...] = (
-    rewards.TERMS, stability.RULES, heuristics.HEURISTICS, GENERATORS,
+    rewards.TERMS, stability.RULES, stability_rules.OWN, heuristics.HEURISTICS, GENERATORS,
 )  # fmt: skip
 OPTIONAL = ("sb3_contrib", "stable_baselines3", "optuna")
 """Packages that the project does not depend on."""
@@ -65,9 +68,15 @@ def blocks() -> list[tuple[str, str]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("cache"))
+@pytest.fixture
+def _compiled_code_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule of a page must not change the stamp of machine code that it is no part of.
+
+    Other tests would compile their kernels again.
+    """
+    if "numba" in kernels.available_backends():
+        importlib.import_module("packing_env.kernels.compiled.stability_rules")
+        monkeypatch.setattr("packing_env.kernels.compiled.jit.fingerprint", str)
 
 
 def is_robot_program(block: str) -> bool:
@@ -75,19 +84,16 @@ def is_robot_program(block: str) -> bool:
     return "def inputs(" in block
 
 
-@pytest.mark.usefixtures("spawned")
+@pytest.mark.usefixtures("spawned", "_compiled_code_stays")
 @pytest.mark.parametrize(
     ("page", "block"),
     [shown for shown in blocks() if not is_robot_program(shown[1])],
     ids=lambda text: text.partition("\n")[0],
 )
-def test_block_runs(
-    page: str, block: str, cache: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_block_runs(page: str, block: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for package in OPTIONAL:
         if re.search(rf"^(from|import) {package}\b", block, re.MULTILINE):
             pytest.importorskip(package, reason=f"{package} is missing: {page} was NOT run")
-    monkeypatch.setenv("XDG_CACHE_HOME", cache)
     monkeypatch.chdir(tmp_path)
     Path("bracket.stl").write_text(BRACKET, encoding="utf-8")
     for name, text in NAMED.findall((ROOT / page).read_text(encoding="utf-8")):
@@ -110,7 +116,7 @@ def test_the_robot_program_gives_the_policy_what_the_environment_does(
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(block, page, "exec"), names)
     env, root = names["env"], names["env"].reset()
-    for packed in range(8):
+    for packed in range(4):
         item_id = int(root["observation", "item_id"])
         sides = map(int, env.catalogue.names[item_id].split("x"))
         ground = 10 * root["observation", "heightmap"][0].numpy()

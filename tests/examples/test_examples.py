@@ -27,20 +27,26 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "03_gymnasium": {"num_envs": 4, "steps": 12, **SMALL},
     "04_own_items": {"num_envs": 2},
     "05_own_reward": SMALL,
-    "06_own_agent": {"frames": 320, "instances": 4, **SMALL},
-    "07_planning_by_search": {"instances": 3, "playouts": 16, "num_items": 12},
-    "08_cuboids_and_published_heuristics": {"num_instances": 3},
+    "06_own_agent": {"frames": 128, "instances": 2, **SMALL},
+    "07_planning_by_search": {"instances": 2, "playouts": 8, "num_items": 8, "pool_size": 8},
+    "08_cuboids_and_published_heuristics": {"num_instances": 2, "num_items": 8},
     "09_torchrl_trainers": {"num_envs": 4, "total_frames": 64, **SMALL},
-    "10_value_based": {"frames": 320, "instances": 4, **SMALL},
-    "11_policy_gradient": {"frames": 512, "instances": 4, **SMALL},
-    "12_continuous_actions": {"frames": 320, "instances": 4, "num_items": 20},
-    "13_manager_and_worker": {"frames": 320, "instances": 4, **SMALL},
+    "10_value_based": {"frames": 128, "instances": 2, **SMALL},
+    "11_policy_gradient": {"frames": 512, "instances": 2, **SMALL},
+    "12_continuous_actions": {"frames": 128, "instances": 2, "num_items": 8, "pool_size": 8},
+    "13_manager_and_worker": {"frames": 128, "instances": 2, **SMALL},
     "14_stable_baselines3": {"num_envs": 4, "frames": 64, "episodes": 4, "num_items": 20},
     "15_cleanrl_ppo": {"num_envs": 4, "steps": 8, "updates": 2, "num_items": 20, "pool_size": 16},
     "16_optuna_sweep": {
-        "trials": 2,
+        "trials": 1,
         "frames": 64,
-        "overrides": ("env.num_envs=4", "env.num_items=20", "evaluation.instances=4"),
+        "overrides": (
+            "env.num_envs=4",
+            "env.num_items=8",
+            "env.pool_size=8",
+            "network.channels=4",
+            "evaluation.instances=2",
+        ),
     },
     "17_pack_an_order": {"seconds": 0.5, "folder": "."},
 }
@@ -53,7 +59,6 @@ def _registries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
     monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
     kept = dict(heuristics.HEURISTICS)
     monkeypatch.setattr(Singleton, "_instances", Singleton.get_state()["instances"])
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     yield
     heuristics.HEURISTICS.clear()
