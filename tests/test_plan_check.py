@@ -62,17 +62,6 @@ def test_embedded_shapes(plan: dict[str, Any], tmp_path: Path) -> None:
     assert not report.not_checked
 
 
-def test_parts_and_plan_in_a_folder_that_is_moved(tmp_path: Path) -> None:
-    (tmp_path / "old").mkdir()
-    parts = brackets_in(tmp_path / "old")
-    plan = make_plan(pack(items={"source": "meshes", "paths": str(parts), "unit": "mm"}))
-    for item in plan["items"]:
-        item["source"] = str(Path(item["source"]).relative_to(tmp_path / "old"))
-    (tmp_path / "old").rename(tmp_path / "new")
-    (tmp_path / "new" / "out").mkdir()
-    assert checked(plan, tmp_path / "new" / "out").holds
-
-
 def test_a_mesh_beside_the_plan_comes_before_those_in_folders_above(tmp_path: Path) -> None:
     plan = tmp_path / "job" / "plan.json"
     for file in (tmp_path / "parts" / "cup.stl", tmp_path / "job" / "cup.stl"):
@@ -120,20 +109,38 @@ def test_other_tasks(options: dict[str, Any], tmp_path: Path) -> None:
         assert report.items > 1
 
 
-def test_files_of_meshes_beside_the_plan(tmp_path: Path) -> None:
-    parts = str(brackets_in(tmp_path))
-    items = {"source": "meshes", "paths": parts, "unit": "mm", "use_cache": False}
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("irregular", {"resolution": 16, "num_items": 8}),
+        ("sls_nesting", {"container": (0.2, 0.25, 0.1), "num_items": 10}),
+    ],
+)
+def test_plans_of_the_presets_hold(task: str, options: dict[str, Any], tmp_path: Path) -> None:
+    env = pe.make_env(task, num_envs=1, pool_size=4, **options)
+    play(env)
+    report = checked(make_plan(env), tmp_path)
+    assert report.holds, report.violation
+    assert report.items > 1
+
+
+def test_files_of_meshes_beside_the_plan_or_in_a_folder_above(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    parts = brackets_in(tmp_path / "old")
+    items = {"source": "meshes", "paths": str(parts), "unit": "mm", "use_cache": False}
     plan = make_plan(pack(items=items, scales=(0.8, 1.2)))
     report = checked(plan, tmp_path)
     assert report.holds, report.violation
     for item in plan["items"]:
         item["source"] = Path(item["source"]).name
-    assert checked(plan, tmp_path).holds
-    file = tmp_path / plan["items"][0]["source"]
-    placed_solid(load_plan(tmp_path / "plan.json").items[0], plan["cell"])  # can be drawn
-    file.unlink()
+    assert checked(plan, parts).holds
+    moved = parts.rename(tmp_path / "new")
+    (moved / "out").mkdir()
+    assert checked(plan, moved / "out").holds
+    placed_solid(load_plan(moved / "out" / "plan.json").items[0], plan["cell"])  # can be drawn
+    (moved / plan["items"][0]["source"]).unlink()
     with pytest.raises(PlanError, match=r"item 0 .* does not exist; put the mesh file in"):
-        checked(plan, tmp_path)
+        checked(plan, moved / "out")
 
 
 @pytest.mark.parametrize("rule", ["none", "com_hull", "area_corners_code", *PILE_RULES])
@@ -576,21 +583,3 @@ def test_the_command(plan: dict[str, Any], upper: int, capsys: pytest.CaptureFix
     assert good["violation"] is None
     assert (bad["violation"]["item"], bad["violation"]["claim"]) == (upper, "floating")
     assert "cut.json" in cut["error"]
-
-
-@pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize(
-    "task",
-    [
-        ["env=irregular", "env.resolution=16", "env.num_items=8"],
-        ["env=sls_nesting", "env.container=[0.2,0.25,0.1]", "env.num_items=10"],
-        ["env=cuboid_online"],
-        ["env=cuboid_continuous", "env.num_items=20"],
-    ],
-    ids=lambda task: task[0],
-)
-def test_plans_of_the_presets_hold(task: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*task, "env.num_envs=2", "env.pool_size=4", "evaluation.instances=2"]
-    heuristics = "evaluation.heuristics=[random_legal]"
-    assert cli.main(["eval", *arguments, heuristics, "run_dir=run", "plan=plan.json"]) == 0
-    assert cli.main(["check", "plan.json"]) == 0, capsys.readouterr()
