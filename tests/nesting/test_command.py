@@ -8,21 +8,18 @@ import pytest
 pytest.importorskip("numba")
 
 from agents.cli.main import main
-
-
-@pytest.fixture
-def order(tmp_path: Path) -> Path:
-    file = tmp_path / "order.csv"
-    file.write_text("name,dx,dy,dz,quantity\nrod,10,10,50,4\nplate,40,40,5,2\nlong,10,10,90,1\n")
-    return file
+from packing_env.planner import files
 
 
 def test_the_plan_is_written_and_checked(
-    order: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(files.save.__kwdefaults__, "size", 64)
+    order = tmp_path / "order.csv"
+    order.write_text("name,dx,dy,dz,quantity\nrod,10,10,50,4\nplate,40,40,5,2\nlong,10,10,90,1\n")
     out = tmp_path / "nested"
     words = [str(order), "--container", "60x60x60mm", "--clearance", "1mm"]
-    assert main(["nest", *words, "--cell", "2mm", "--seconds", "2", "--out", str(out)]) == 0
+    assert main(["nest", *words, "--cell", "2mm", "--seconds", "0.5", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "packed 6 of 7 parts" in printed
     assert "fits in no orientation" in printed

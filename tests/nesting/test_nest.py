@@ -4,6 +4,7 @@ import itertools
 import math
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from packing_env.kernels.nests.overlaps_numba import measure
 from packing_env.nesting import levels
 from packing_env.nesting.bits import from_bits
 from packing_env.nesting.greedy import Greedy
-from packing_env.nesting.levels import Level, MeshPart, Room, TurnedVoxels
+from packing_env.nesting.levels import Level, MeshPart, Room, Sketch, TurnedVoxels
 from packing_env.nesting.pieces import Piece, leaving, to_nest
 from packing_env.nesting.search import NestSearch, _Failed
 from packing_env.plan import Packing, check_plan, save_plan
@@ -87,7 +88,7 @@ def test_a_part_that_could_not_leave_is_left_out_unless_allowed() -> None:
     shell = np.ones((6, 6, 6), bool)
     shell[1:5, 1:5, 1:5] = False
     parts = [Part(mesh=solid(shell, "shell")), cube(4)]
-    plan = pe.nest(parts, (0.06, 0.06, 0.06), 1.0, cell=CELL)
+    plan = pe.nest(parts, (0.06, 0.06, 0.06), 0.2, cell=CELL)
     assert packed(plan) == ["shell"]
     assert [(part.name, part.quantity) for part in plan.left] == [("cube4", 1)]
     locked = pe.nest(parts, (0.06, 0.06, 0.06), 5.0, cell=CELL, interlocking=True)
@@ -98,10 +99,10 @@ def test_a_part_that_could_not_leave_is_left_out_unless_allowed() -> None:
 @pytest.mark.parametrize("clearance", [0.0, 0.004])
 def test_real_solids_keep_their_distances(clearance: float, tmp_path: Path) -> None:
     names = ("dome", "sphere", "tetracube_l", "pillow")
-    parts = [Part(mesh=SHAPES[name].mesh(), quantity=3) for name in names]
+    parts = [Part(mesh=SHAPES[name].mesh(), quantity=2) for name in names]
     side = 2.2 * max(float(part.load().extents.max()) for part in parts)
-    plan = pe.nest(parts, (side,) * 3, 4.0, cell=side / 40, clearance=clearance * side)
-    assert plan.num_packed >= 6
+    plan = pe.nest(parts, (side,) * 3, 0.5, cell=side / 30, clearance=clearance * side)
+    assert plan.num_packed >= 5
     packing = plan.containers[0]
     assert packing.geometry == "solids"
     for index, item in enumerate(packing.items):
@@ -114,7 +115,7 @@ def test_real_solids_keep_their_distances(clearance: float, tmp_path: Path) -> N
 def test_walls_and_keep_outs_stay_clear() -> None:
     meshes = {"cube2": cube(2).load()}
     plan = pe.nest(
-        [cube(2, 40)], (0.1, 0.1, 0.1), 2.0, cell="5mm", wall_clearance="5mm",
+        [cube(2, 40)], (0.1, 0.1, 0.1), 0.3, cell="5mm", wall_clearance="5mm",
         preplaced=["5x10x10cm@0,0,0"],
     )  # fmt: skip
     assert plan.num_packed > 8
@@ -125,19 +126,25 @@ def test_walls_and_keep_outs_stay_clear() -> None:
 
 
 def test_as_low_as_possible() -> None:
-    parts = [cube(2, 9), cube(3, 4)]
-    high = pe.nest(parts, (0.06, 0.06, 0.2), 3.0, cell=CELL)
-    low = pe.nest(parts, (0.06, 0.06, 0.2), 3.0, cell=CELL, lowest=True)
-    meshes = {"cube2": cube(2).load(), "cube3": cube(3).load()}
-    tops = [max(top[2] for _, top in bounds(plan.containers[0], meshes)) for plan in (high, low)]
-    assert low.num_packed == 13
+    parts, meshes = [cube(2, 9), cube(3, 4)], {"cube2": cube(2).load(), "cube3": cube(3).load()}
+
+    def top(plan: Plan) -> float:
+        return max(high[2] for _, high in bounds(plan.containers[0], meshes))
+
+    plan = patiently(
+        lambda plan: top(plan) < 0.0501,
+        lambda times: pe.nest(parts, (0.06, 0.06, 0.2), times, cell=CELL, lowest=True),
+    )
+    assert plan.num_packed == 13
     # Four cubes of 3 fill a floor of 6 x 6, nine cubes of 2 another one.
-    assert tops[1] == pytest.approx(0.05)
-    assert tops[1] <= tops[0]
+    assert top(plan) == pytest.approx(0.05)
 
 
 def test_copies_and_several_containers() -> None:
-    plan = pe.nest(Fill([cup(), cube(4)]), (0.06, 0.06, 0.12), 6.0, cell=CELL)
+    plan = patiently(
+        lambda plan: plan.copies == 2,
+        lambda times: pe.nest(Fill([cup(), cube(4)]), (0.06, 0.06, 0.12), times, cell=CELL),
+    )
     assert plan.copies == 2
     two = pe.nest([cube(4, 2)], (0.06, 0.06, 0.06), 2.0, cell=CELL, containers=2)
     assert [len(packing.items) for packing in two.containers] == [1, 1]
@@ -147,7 +154,7 @@ def test_copies_and_several_containers() -> None:
 def test_parts_that_were_not_tried_in_time_are_left_over_for_this_reason() -> None:
     order = [cube(4, 2), cube(1)]
     short, long = (
-        pe.nest(order, (0.06, 0.06, 0.06), seconds, cell=CELL) for seconds in (1e-9, 3.0)
+        pe.nest(order, (0.06, 0.06, 0.06), seconds, cell=CELL) for seconds in (1e-9, 1.0)
     )
     assert short.num_packed == 1
     assert all("more seconds" in part.reason for part in short.left)
@@ -191,7 +198,7 @@ def test_a_short_search_places_every_part() -> None:
     boxes = [Part(sides=(30 + k, 30, 30), unit="mm") for k in range(6)]
     plan = patiently(
         lambda plan: plan.num_packed == 6,
-        lambda times: pe.nest(boxes, "252x252x252mm", times, cell="1mm"),
+        lambda times: pe.nest(boxes, "102x102x102mm", times, cell="1mm"),
     )
     assert plan.num_packed == 6
 
@@ -204,13 +211,10 @@ def test_sets_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_left_has_a_reason() -> None:
-    plan = pe.nest([cube(4, 9), cube(9)], (0.06, 0.06, 0.06), 1.0, cell=CELL)
+    plan = pe.nest([cube(4, 9), cube(9)], (0.06, 0.06, 0.06), 0.3, cell=CELL)
     reasons = {part.name: (part.quantity, part.reason) for part in plan.left}
     assert reasons == {"cube4": (8, "no room found"), "cube9": (1, "fits in no orientation")}
-
-
-def test_parts_without_a_place_beside_preplaced_boxes_are_left_for_this_reason() -> None:
-    full = pe.nest([cube(2), cube(4)], "6x6x6cm", 1.0, cell=CELL, preplaced=["6x6x6cm@0,0,0"])
+    full = pe.nest([cube(2), cube(4)], "6x6x6cm", 0.3, cell=CELL, preplaced=["6x6x6cm@0,0,0"])
     assert {part.reason[:10] for part in full.left} == {"preplaced:"}
 
 
@@ -250,7 +254,7 @@ def test_finer_turns_about_z() -> None:
         ({"container": "60x60x20mm", "wall_clearance": "1cm"}, "give less than 0.01 m"),
         ({"cell": "7cm"}, "cell"),
         ({"parts": Fill([cube(2)]), "lowest": True}, "lowest"),
-        ({"parts": [cube(2, 6000)]}, "pieces"),
+        ({"parts": [cube(2, 6000)], "cell": CELL}, "pieces"),
         ({"parts": [Part(sides=(6, 6, 1), unit="cm")], "cell": "7mm"}, "smaller cell"),
     ],
 )
@@ -366,7 +370,7 @@ def test_a_search_with_a_sketch_is_valid_and_no_worse_than_greedy() -> None:
     search.fill(1e9, fillings=1)
     greedy = search.volume
     level, search = turned_dome(24)
-    search.search(time.perf_counter() + 5.0, level.coarser([3]))
+    search.search(time.perf_counter() + 1.0, level.coarser([3]))
     assert search.volume >= greedy
     assert sum(search.left) + len(search.pieces) == 20
     steps = leaving(level, search.pieces)
@@ -396,37 +400,46 @@ def test_a_long_search_begins_again_without_coarse_voxels(monkeypatch: pytest.Mo
     assert not shared.any()
 
 
-def test_a_worse_nest_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_sketch_that_leads_to_no_better_nest_keeps_the_one_before(
+    interrupted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     level, search = turned_dome(32)
     sketch = level.coarser([2])
     assert sketch is not None
     search.fill(1e9, fillings=1)
     before = list(search.pieces)
-    monkeypatch.setattr(NestSearch, "_apart", lambda *args, **options: None)
-    search._try(sketch, time.perf_counter() + 0.5)
+
+    def fails(*args: object, **options: object) -> None:
+        if interrupted:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(NestSearch, "_apart", fails)
+    with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
+        search._try(sketch, time.perf_counter() + (20.0 if interrupted else 0.5))
     assert search.pieces == before
+    assert sum(search.left) + len(before) == 20
 
 
-def test_no_lid_of_a_sketch_is_below_the_tallest_part() -> None:
-    # In coarse voxels, the part is 2 high, which is 4 fine ones; it needs 5.
+def tall_parts(height: float) -> tuple[Level, Sketch, NestSearch]:
+    """Return three parts of 5 voxels, which are 2 high in coarse voxels, that is 4 fine ones."""
     tall = solid(np.ones((2, 2, 5), bool), "tall")
-    part, room = MeshPart(tall, np.eye(3)[None]), Room(np.array([0.1, 0.1, 0.2]))
+    part, room = MeshPart(tall, np.eye(3)[None]), Room(np.array([0.1, 0.1, height]))
     level = Level([part], room, CELL)
     sketch = level.coarser([2])
     assert sketch is not None
+    return level, sketch, NestSearch(level, [part.volume], [3], lowest=True)
+
+
+def test_no_lid_of_a_sketch_is_below_the_tallest_part() -> None:
+    _, sketch, search = tall_parts(0.2)
     assert sketch.level.size[0].tolist() == [1, 1, 2]
-    search = NestSearch(level, [part.volume], [3], lowest=True)
     search.search(time.perf_counter() + 1.0, sketch)
     assert (len(search.pieces), search.height) == (3, 5)
 
 
 def test_no_lid_of_a_sketch_is_above_the_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    tall = solid(np.ones((2, 2, 5), bool), "tall")
-    part, room = MeshPart(tall, np.eye(3)[None]), Room(np.array([0.1, 0.1, 0.11]))
-    level = Level([part], room, CELL)
-    sketch = level.coarser([2])
-    assert sketch is not None
-    search = NestSearch(level, [part.volume], [3], lowest=True)
+    level, sketch, search = tall_parts(0.11)
     lids = []
 
     def fails(
@@ -449,14 +462,14 @@ def test_small_parts_fill_the_container() -> None:
 
 
 def test_a_container_of_which_there_are_two_is_used_twice_at_most() -> None:
-    parts = [cube(4, 9)]
-    plan = pe.nest(parts, "6x6x6cm,number=2", 1.0, cell=CELL, containers=5)
-    assert len(plan.containers) == 2
-    assert len(pe.nest(parts, "6x6x6cm,number=2", 1.0, cell=CELL).containers) == 2
+    for options in ({"containers": 5}, {}):
+        plan = pe.nest([cube(4, 9)], "6x6x6cm,number=2", 0.2, cell=CELL, **options)
+        assert len(plan.containers) == 2
 
 
 def test_a_part_far_too_large_is_left_out_at_once() -> None:
-    plan = pe.nest([cube(2), Part(sides=(4000, 4000, 4000), unit="cm")], (0.06,) * 3, 1.0)
+    huge = Part(sides=(4000, 4000, 4000), unit="cm")
+    plan = pe.nest([cube(2), huge], (0.06,) * 3, 0.2, cell=CELL)
     assert packed(plan) == ["cube2"]
     assert [part.reason for part in plan.left] == ["fits in no orientation"]
 
@@ -518,20 +531,3 @@ def test_an_interrupted_nest_is_valid(
     assert [part.reason for part in plan.left] == ["no room found before the interruption"]
     save_plan(tmp_path / "plan.json", plan.containers[0])
     assert check_plan(tmp_path / "plan.json").holds
-
-
-def test_an_interrupted_sketch_keeps_the_nest(monkeypatch: pytest.MonkeyPatch) -> None:
-    level, search = turned_dome(32)
-    sketch = level.coarser([2])
-    assert sketch is not None
-    search.fill(1e9, fillings=1)
-    before = list(search.pieces)
-
-    def interrupted(*args: object, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(NestSearch, "_apart", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        search._try(sketch, time.perf_counter() + 20.0)
-    assert search.pieces == before
-    assert sum(search.left) + len(before) == 20
