@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.plan_files import checked, refused, violation_of
+from tests.plan_files import checked, placed_box, refused, violation_of
 
 from agents.cli import main as cli
 from packing_env.items import load_mesh
@@ -49,24 +49,13 @@ def write_cup(path: Path) -> None:
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
-def item(order: int, name: str, corner: Any, **values: Any) -> PlacedItem:
-    """Return an item in its place; the corner is in millimetres."""
-    corner = MM * np.array(corner, float)
-    values = {
-        "source": "cuboid",
-        "unit": "mm",
-        "scale": 1.0,
-        "extent": None,
-        "rotation": np.eye(3),
-        "translation": corner,
-        "cell": (round(corner[0] / 0.002), round(corner[1] / 0.002)),
-        "z": round(corner[2] / 0.002) * 0.002,
-        "support_ratio": 0.0,
-        **values,
-    }
-    if values["extent"] is not None:
-        values["volume"] = MM**3 * float(np.prod(values["extent"]))
-    return PlacedItem(order=order, name=name, orientation=0, item_id=0, **values)
+def item(order: int, name: str, corner: Any, *sides: float, **values: Any) -> PlacedItem:
+    """Return an item in its place; the lower corner and the sides are in millimetres."""
+    x, y, z = (round(place / 2) for place in corner)
+    values = {"unit": "mm", "cell": (x, y), "z": 0.002 * z, "support_ratio": 0.0, **values}
+    if sides:
+        values |= {"extent": sides, "volume": MM**3 * float(np.prod(sides))}
+    return placed_box(order, name, MM * np.array(corner, float), sides, **values)
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +69,10 @@ def nest(tmp_path_factory: pytest.TempPathFactory) -> Packing:
     corners = np.array([[x, y, z] for x in (0, 8) for y in (0, 10) for z in (0, 12)]) @ TILT.T
     at = np.array([15.0, 15.0, 12.0]) - corners.min(0)
     items = (
-        item(0, "cup", (5, 5, 5), source=str(file), volume=float(cup.volume)),
-        item(1, "peg", at, extent=peg, rotation=TILT, cell=(8, 8), z=0.012, leaves="+z"),
-        item(2, "lid", (8, 8, 46), extent=(34.0, 34.0, 4.0), leaves="+x"),
-        item(3, "block", (50, 5, 5), extent=(30.0, 30.0, 30.0), leaves="-y"),
+        item(0, "cup", (5, 5, 5), source=str(file), extent=None, volume=float(cup.volume)),
+        item(1, "peg", at, *peg, rotation=TILT, cell=(8, 8), z=0.012, leaves="+z"),
+        item(2, "lid", (8, 8, 46), 34.0, 34.0, 4.0, leaves="+x"),
+        item(3, "block", (50, 5, 5), 30.0, 30.0, 30.0, leaves="-y"),
     )
     constraints = {"clearance": 0.001, "wall_clearance": 0.002}
     return Packing(
@@ -229,7 +218,7 @@ def test_the_files_of_a_nest_show_every_part_in_its_place(nest: Packing, tmp_pat
     files = save(
         Plan(containers=(nest,), left=(), unit="mm", tried=1, seconds=0.0),
         tmp_path,
-        size=200,
+        size=64,
         pdf=True,
     )
     assert {file.name for file in files} >= {"plan.json", "packed.html", "packed.glb", "packed.png"}

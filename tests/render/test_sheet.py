@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.plan_files import placed_box
 
 import packing_env as pe
 from agents.cli import main as cli
 from packing_env import render
-from packing_env.plan import Packing, PlacedItem
-from packing_env.planner import Part
+from packing_env.plan import Packing
+from packing_env.planner import Part, files
 from packing_env.render import sheet
 from packing_env.render.sheet import _ends, _Sheet, bounds_of, steps_of
 from packing_env.render.sheet_view import View
@@ -23,26 +24,12 @@ def load(*corners: tuple[int, int, int], names: str = "", turned: bool = False) 
     """Put boxes of 2 x 1 x 1 cm at corners, in cm; the last one turned about z if asked for."""
     items = []
     for order, corner in enumerate(corners):
-        last = turned and order == len(corners) - 1
-        shift = (1, 0, 0) if last else (0, 0, 0)
-        items.append(
-            PlacedItem(
-                order=order,
-                name=names[order] if names else "a",
-                source="cuboid",
-                unit="cm",
-                scale=1.0,
-                extent=(2.0, 1.0, 1.0),
-                rotation=TURNED if last else np.eye(3),
-                translation=np.add(corner, shift) * 0.01,
-                cell=corner[:2],
-                z=corner[2] * 0.01,
-                orientation=0,
-                item_id=0,
-                support_ratio=1.0,
-                volume=2e-6,
-            )
-        )
+        place, options = 0.01 * np.array(corner), {}
+        if turned and order == len(corners) - 1:
+            options = {"rotation": TURNED, "translation": place + np.array((0.01, 0, 0))}
+        name = names[order] if names else "a"
+        item = placed_box(order, name, place, (0.02, 0.01, 0.01), cell=corner[:2], **options)
+        items.append(item)
     return Packing((0.12, 0.08, 0.06), 0.01, "none", tuple(items), len(items))
 
 
@@ -154,11 +141,12 @@ def test_letters_are_drawn_with_another_font_or_a_line_says_so(
 def test_names_are_no_formulas(tmp_path: Path) -> None:
     part = Part(sides=(40, 30, 20), unit="mm", quantity=2, name="a $x_ box$ {" + 60 * "n")
     plan = pe.pack([part], "120x80x60mm", seconds=0.5)
-    pe.planner.save(plan, tmp_path, pdf=True)
+    render.save_pdf(tmp_path / "load.pdf", plan.containers)
     assert num_pages(tmp_path / "load.pdf") == 2
 
 
-def test_commands_write_it(tmp_path: Path) -> None:
+def test_commands_write_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(files.save.__kwdefaults__, "size", 64)
     order = tmp_path / "order.csv"
     order.write_text("name,length (cm),width (cm),height (cm),quantity\nbox,6,4,4,3\n")
     out = tmp_path / "out"
