@@ -11,7 +11,6 @@ from tests.mesh_files import box_3mf, model_3mf, write_3mf, write_stl
 from tests.planner.orders import checked
 
 import packing_env as pe
-from agents.cli.main import main
 from packing_env.planner import Fill, OrderError, Part, Plan, read_parts
 from packing_env.planner.copies import complete_kits, most_copies, whole_kits
 
@@ -179,17 +178,6 @@ def test_fill_packs_meshes(tmp_path: Path) -> None:
     mesh = write_stl(tmp_path / "block.stl", (50, 50, 50))
     plan = pe.pack(Fill(mesh), "200x100x100mm", 2.0)
     assert (plan.copies, plan.num_packed, plan.left) == (16, 16, ())
-
-
-def test_the_command_fills_and_counts_kits(kit: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def printed(*words: str) -> str:
-        out = str(kit.parent / "packed")
-        assert main(["pack", *words, "--seconds", "0.5", "--out", out]) == 0
-        return capsys.readouterr().out
-
-    assert "3 of 3 kits complete" in printed(f"{kit} x3", "--container", "300x200x100mm")
-    text = printed(str(kit), "--container", "100x80x90mm", "--fill")
-    assert "filled with 1 copy" in text
 
 
 def test_a_plate_offers_the_items_of_its_build(tmp_path: Path) -> None:

@@ -205,6 +205,8 @@ def test_a_plan_holds_the_container_that_was_named(
     report = check_plan(files[0])
     assert report.holds, report.violation
     assert report.utilization == pytest.approx(plan.utilization)
+    table = csv.DictReader((tmp_path / "positions.csv").read_text().splitlines())
+    assert [float(row["weight_kg"]) for row in table] == [1.0] * 4
     shown = json.loads(files[0].read_text())
     assert shown["constraints"]["preplaced"] == [pytest.approx([0.215, 0, 0, 0.02, 0.17, 0.1])]
 
@@ -262,6 +264,7 @@ def test_command(stability: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "packed 2 of 3 parts in 1 container, utilization 100.0 %" in printed
     assert "no room found" in printed
+    assert "no plan packs more than 100.0 %: this one reaches that bound" in printed
     assert "checked" in printed
     plan = str(tmp_path / "out" / "plan.json")
     assert cli.main(["render", f"plan={plan}", f"out={tmp_path / 'again.glb'}"]) == 0

@@ -123,6 +123,8 @@ def test_everything_shows_the_unit_of_the_container(
     assert cli.main([*words, "--seconds", "0.1", "--out", str(out)]) == 0
     assert '"unit":"mm"' in (out / "packed.html").read_text()
     assert pe.plan.load_plan(out / "plan.json").shown_unit == "mm"
-    capsys.readouterr()
+    printed = capsys.readouterr().out
+    assert "packed 1 of 1 part in 1 container" in printed
+    assert ", 1 part, " in printed
     assert cli.main(["check", str(out / "plan.json")]) == 0
     assert capsys.readouterr().out.splitlines()[0].endswith(" mm")
