@@ -220,12 +220,11 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("sides;qty\n1.200x800,5x600 mm;2\n", "may be 1.2"),
         ("dx,dy,dz\n1 200,800,600\n", "separators of thousands"),
         ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
-        ("dx,dy,dz,quantity\n1,2,3,-1\n", "quantity of 1x2x3=-1 must be an integer, at least 0"),
+        ("dx,dy,dz,quantity\n1,2,3,-1\n", "line 2: quantity of 1x2x3=-1 must be .* at least 0"),
         ("dx,dy,dz,quantity\n1,2,3,0\n", "quantity of every part is 0: 1x2x3"),
         ("dx,dy,dz,quantty\n1,2,3,7\n", "did you mean quantity"),
         ("dx,dy,dz,Menge\n1,2,3,1\n4,5,6,\n", "line 3: Menge is empty; write a number, or 0"),
         ("1,2,3,4\n4,5,6\n", "line 2: quantity is empty"),
-        ("dx,dy,dz,quantity\n1,2,3,-4\n", "line 2: quantity of .*at least 0"),
         ("name;dx;dy;dz;Stk.;kg\nmug;1;2;3;4;5\n;;;;4;20\n", "line 3: looks like a row of totals"),
         ("品名,サイズ,数量\nmug,1x2x3,4\n合計,,4\n", "line 3: looks like a row of totals"),
         ("dx,dy,dz,quantity\n1,2,3,many\n", "line 2: quantity='many' must be a number"),
@@ -389,6 +388,11 @@ def test_headers_of_other_languages(
     file = write(f"{header}\nmug;12;10;9;6;0,4\n")
     assert rows(file) == MUG
     assert read_parts(file, "mm")[0].handling == {"weight": 0.4}
+    # A document may have the same names as keys.
+    entry = dict(zip(header.split(";"), ["mug", 12, 10, 9, 6, 0.4], strict=True))
+    document = write(json.dumps({"items": [entry]}), "order.json")
+    assert rows(document) == MUG
+    assert read_parts(document, "mm")[0].handling == {"weight": 0.4}
     # One line says which column was read as what.
     lines = [r.message for r in caplog.records if "columns are read by meaning" in r.message]
     columns = header.split(";")
@@ -447,14 +451,6 @@ def test_documents_are_read_as_written(write: Write) -> None:
         write("- {sides: [1, 2, 3], fragile: true, faces: ['+z', '-z']}", "a.yaml")
     )
     assert (part.handling, part.faces) == ({"fragile": True}, ("+z", "-z"))
-
-
-@pytest.mark.parametrize("header", LANGUAGES.values(), ids=LANGUAGES)
-def test_keys_of_documents_have_the_names_of_columns(header: str, write: Write) -> None:
-    entry = dict(zip(header.split(";"), ["mug", 12, 10, 9, 6, 0.4], strict=True))
-    file = write(json.dumps({"items": [entry]}), "order.json")
-    assert rows(file) == MUG
-    assert read_parts(file, "mm")[0].handling == {"weight": 0.4}
 
 
 @pytest.mark.parametrize(
@@ -529,12 +525,8 @@ PALLET, TRAILER = (1.2, 0.8, 1), (12.03, 2.35, 2.39)
         # cartons that take 1 % of the container, but are too long in centimetres
         (PALLET, "130,20,5,740\n", None, False),
         (PALLET, "12000,40,30,1\n", None, True),
-        (
-            TRAILER,
-            "600,400,300,900\n",
-            None,
-            False,
-        ),  # 60 cm are a twentieth of the length, and meant
+        # 60 cm are a twentieth of the length, and meant
+        (TRAILER, "600,400,300,900\n", None, False),
         (TRAILER, "1200,800,1000,20\n350,250,200,100\n", None, False),
         (TRAILER, "60,40,30,900\n", None, True),  # centimetres
         (TRAILER, "24,16,12,900\n", None, True),  # inches
