@@ -62,7 +62,7 @@ def random_types(seed: int) -> list[BoxType]:
     return types
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_loads_are_valid_and_beat_the_first_of_them(seed: int) -> None:
     container = (30, 20, 25)
     types = random_types(seed)
@@ -89,11 +89,9 @@ def test_threads_do_not_change_a_load_of_given_width() -> None:
 
 
 @pytest.mark.parametrize("stability", ["none", "com_hull"])
-@pytest.mark.parametrize("seconds", [1e-6, 0.2])
-def test_time_ends_a_search(seconds: float, stability: str) -> None:
-    """Even without time, the first load is completed."""
+def test_the_first_load_is_completed_without_time(stability: str) -> None:
     types, rules = many_types(60, 6), LoadRules(stability)
-    load = load_boxes((3000, 2352, 2393), types, seconds=seconds, rules=rules)
+    load = load_boxes((3000, 2352, 2393), types, seconds=1e-6, rules=rules)
     assert check_load((3000, 2352, 2393), types, load) > 0.8 * 3000 * 2352 * 2393
 
 
@@ -126,6 +124,8 @@ LARGE: dict[str, tuple[Sides, list[BoxType], float]] = {
     "cartons": (FORTY_FOOT, [BoxType(turned(600, 400, 300), 2000)], 0.85),
     "20 types of 200": (FORTY_FOOT, many_types(20, 200), 0.9),
     "200 types of 25": (FORTY_FOOT, many_types(200, 25), 0.9),
+    # They have more empty cuboids than the first arrays of a search held.
+    "2,000 types of one": (FORTY_FOOT, many_types(2000, 1), 0.9),
     "unit cubes": ((60, 60, 60), [BoxType([(1, 1, 1)], 60**3)], 1.0),
     "more than fit": ((10, 10, 10), [BoxType([(2, 2, 2)], 10**7)], 1.0),
     "micrometres": (
@@ -140,9 +140,9 @@ LARGE: dict[str, tuple[Sides, list[BoxType], float]] = {
 @pytest.mark.parametrize("name", LARGE)
 def test_large_problems_keep_to_their_memory(name: str) -> None:
     container, types, share = LARGE[name]
-    load_boxes((60, 50, 40), types, seconds=0.1)  # compiles
+    load_boxes((60, 50, 40), types, seconds=1e-6)  # compiles
     loads: list[list[LoadedBox]] = []
-    peak = peak_bytes(lambda: loads.append(load_boxes(container, types, seconds=1, threads=1)))
+    peak = peak_bytes(lambda: loads.append(load_boxes(container, types, seconds=0.3, threads=1)))
     assert peak is None or peak < 1e9
     (load,) = loads
     if len(load) > 2000:
@@ -164,18 +164,10 @@ def test_lengths_beyond_int32_are_loaded_as_shorter_ones() -> None:
         load_boxes(container, types, rules=LoadRules(support=1.0))
 
 
-def test_many_boxes_leave_no_space_out() -> None:
-    """2,000 single boxes have more empty cuboids than the first arrays of a search held."""
-    types = many_types(2000, 1)
-    container = (12_032, 2_352, 2_393)
-    volume = check_load(container, types, load_boxes(container, types, seconds=1))
-    assert volume > 0.9 * math.prod(container)
-
-
 def test_long_thin_loads_are_lowered() -> None:
     """Most of the container stays empty; its length is 500 times that of the load."""
     types = [BoxType([(7, 1, 1)], 10**5), BoxType([(13, 1, 1)], 10**5)]
-    load = load_boxes((10**9, 1, 1), types, seconds=1)
+    load = load_boxes((10**9, 1, 1), types, seconds=0.3)
     ends = sorted((box.corner[0], box.corner[0] + (7, 13)[box.kind]) for box in load)
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ends))
     assert len(load) > 10**5
@@ -220,7 +212,7 @@ def test_an_interrupt_returns_the_best_load_so_far() -> None:
     # Ctrl-C arrives in the main thread; a test before this one may have left another handler.
     main = threading.get_ident()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(1.0, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
     try:
         load = load_boxes((60, 50, 40), types, seconds=100)
     finally:

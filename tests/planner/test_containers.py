@@ -341,17 +341,6 @@ def test_the_bound_of_values(limit: float | None, bound: float, tmp_path: Path) 
     assert pe.pack([some("three", 9)], "20x20x20cm", 0.1).value_bound is None
 
 
-def test_values_of_random_orders_are_those_of_the_best_choice() -> None:
-    """The container takes any four of the boxes; the best choice is the four with most value."""
-    for seed in range(2):
-        draw = random.Random(seed)
-        values = [draw.randint(0, 20) for _ in range(10)]
-        parts = [some(f"box {n}", 1, value=float(value)) for n, value in enumerate(values)]
-        plan = pe.pack(parts, "20x20x10cm", 1)
-        packed = sum(item.handling["value"] for item in plan.containers[0].items)
-        assert packed == sum(sorted(values)[-4:])
-
-
 def test_priorities_hold_over_several_containers(tmp_path: Path) -> None:
     parts = [some("late", 12, priority=2), some("early", 12, priority=1)]
     plan = checked(pe.pack(parts, "20x20x20cm", 1, containers=2), tmp_path)

@@ -46,11 +46,17 @@ def test_a_number_after_an_order_multiplies_it_in_one_word_or_two(
         read_parts([str(kit), "x3", "x2"])
 
 
-def test_whole_kits_come_first(tmp_path: Path) -> None:
-    """Four large boxes fill the container, too; two kits of three quarters leave room for one."""
+@pytest.fixture
+def halves(tmp_path: Path) -> list[str]:
+    """Return nine kits of 150 mm in height."""
     text = "name,dx,dy,dz,quantity\nlarge,100,100,100,1\nsmall,100,100,50,1\n"
     (tmp_path / "kit.csv").write_text(text, encoding="utf-8")
-    parts = read_parts([str(tmp_path / "kit.csv"), "x9"], "mm")
+    return [str(tmp_path / "kit.csv"), "x9"]
+
+
+def test_whole_kits_come_first(halves: list[str], tmp_path: Path) -> None:
+    """Four large boxes fill the container, too; two kits of three quarters leave room for one."""
+    parts = read_parts(halves, "mm")
     plan = checked(pe.pack(parts, "100x100x400mm", 1), tmp_path)
     assert complete_kits(parts, plan) == {"kit.csv": (2, 9)}
     assert plan.utilization == pytest.approx(1.0)
@@ -58,10 +64,8 @@ def test_whole_kits_come_first(tmp_path: Path) -> None:
     assert sum(counts(plan).values()) + plan.num_left == 18
 
 
-def test_an_interrupt_ends_the_search_for_whole_kits(tmp_path: Path) -> None:
-    text = "name,dx,dy,dz,quantity\nlarge,100,100,100,1\nsmall,100,100,50,1\n"
-    (tmp_path / "kit.csv").write_text(text, encoding="utf-8")
-    parts = read_parts([str(tmp_path / "kit.csv"), "x9"], "mm")
+def test_an_interrupt_ends_the_search_for_whole_kits(halves: list[str]) -> None:
+    parts = read_parts(halves, "mm")
     plan = pe.pack(parts, "100x100x400mm", 1)
     trials = 0
 
