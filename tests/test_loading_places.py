@@ -21,6 +21,11 @@ def one_more(room: tuple[int, int, int], types: list[BoxType], load: Any, **rule
     return found
 
 
+def cuts(near: int, far: int) -> dict[str, Any]:
+    """Return rules that cut both edges of the floor along y off."""
+    return {"cuts": ((0, False, near, 2, False, 5), (0, True, far, 2, False, 5))}
+
+
 def test_what_is_left_goes_where_it_has_a_place() -> None:
     problem = Problem((30, 10, 25), [BoxType(CUBE, 6), BoxType([(10, 10, 5)], 9)])
     load = fill_places(problem, np.array([[0, 0, 10, 0, 0]]))
@@ -77,19 +82,9 @@ def test_a_row_of_boxes_is_passed_box_by_box(monkeypatch: pytest.MonkeyPatch) ->
         ((40, 10, 10), [(0, (15, 0, 0))], {"balance": 0.0}, True),
         ((40, 10, 10), [(0, (15, 0, 0))], {"weight_limit": 1}, False),
         # Between two edges of the floor that are cut off, as long as the box or shorter.
-        (
-            (40, 10, 10),
-            [],
-            {"cuts": ((0, False, 10, 2, False, 5), (0, True, 20, 2, False, 5))},
-            True,
-        ),
-        (
-            (40, 10, 10),
-            [],
-            {"cuts": ((0, False, 11, 2, False, 5), (0, True, 20, 2, False, 5))},
-            False,
-        ),
-        ((31, 10, 10), [], {"cuts": ((0, False, 9, 2, False, 5), (0, True, 9, 2, False, 5))}, True),
+        ((40, 10, 10), [], cuts(10, 20), True),
+        ((40, 10, 10), [], cuts(11, 20), False),
+        ((31, 10, 10), [], cuts(9, 9), True),
     ],
 )
 def test_a_place_is_found_if_there_is_one(

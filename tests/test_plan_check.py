@@ -146,10 +146,7 @@ def test_files_of_meshes_beside_the_plan_or_in_a_folder_above(tmp_path: Path) ->
 @pytest.mark.parametrize("rule", ["none", "com_hull", "area_corners_code", *PILE_RULES])
 def test_integer_boxes(rule: str, tmp_path: Path) -> None:
     env = pe.make_env("cuboid_continuous", num_envs=2, seed=3, pool_size=4, stability=rule)
-    td = env.reset()
-    while not td["done"].all():
-        td["action"] = td["action_mask"].int().argmax(1)
-        td = env.step(td)["next"]
+    play(env)
     for row in range(2):
         packing = packing_of(env, row)
         report = checked(make_plan(packing), tmp_path)

@@ -46,14 +46,15 @@ def mesh(name: str, rotation: np.ndarray, low: tuple[float, float, float]) -> Pa
     """Return a container of 0.3 m with one embedded shape, turned, its box's corner at ``low``."""
     shape = shapes.SHAPES[name].mesh()
     turned = shape.vertices.numpy() @ rotation.T
-    item = replace(
-        packed([(0, 0, 0, 1, 1, 1)]).items[0],
-        name=name,
+    item = placed_box(
+        0,
+        name,
+        low,
+        (),
         source=f"shapes:{name}",
         extent=None,
         rotation=rotation,
         translation=np.array(low) - turned.min(0),
-        z=low[2],
         volume=shape.volume,
     )
     return Packing((0.3, 0.3, 0.3), 0.01, "none", (item,), 1, contact_tol=0.01)

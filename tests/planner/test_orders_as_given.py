@@ -58,10 +58,6 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
     ("text", "order"),
     [
         # separators and decimal marks
-        (
-            "name;dx;dy;dz;quantity\nbox;40,5;30,2;20;4\n",
-            [("box", ("81/2", "151/5", "20"), 4, "mm")],
-        ),
         ("40,5;30,2;20;4\n", BOX),
         ("12;10;9\n", [("12x10x9", ("12", "10", "9"), 1, "mm")]),
         ("sep=;\ndx;dy;dz;quantity\n40,5;30,2;20;4\n", BOX),
@@ -86,7 +82,6 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("No,dx,dy,dz\n1,12,10,9\n", [("12x10x9", ("12", "10", "9"), 1, "mm")]),
         ("row,dx,dy,dz\n7,12,10,9\n", [("12x10x9", ("12", "10", "9"), 1, "mm")]),
         # units
-        ("name,length (mm),width (mm),height (mm),quantity\nmug,12,10,9,6\n", MUG),
         ("name,dx_cm,dy_cm,dz_cm\na,1,2,3\n", [("a", ("1", "2", "3"), 1, "cm")]),
         ("name,L [Inch],W [in],H\na,1,2,3\n", [("a", ("1", "2", "3"), 1, "in")]),
         ("Teil;Länge (Zoll);Breite;Höhe\na;1;2;3\n", [("a", ("1", "2", "3"), 1, "in")]),

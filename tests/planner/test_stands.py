@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from packing_env import planner
 from packing_env.items import shapes
 from packing_env.physics import read_settings, simulate
 from packing_env.plan import check_plan
-from packing_env.planner import Part
+from packing_env.planner import Part, Plan
 from packing_env.planner.grid.containers import lay_grid
 from packing_env.planner.grid.filling import Filling
 from packing_env.planner.grid.poses import Poses, build_poses
@@ -31,11 +32,19 @@ def poses_of(*parts: Part, stands: bool = True) -> Poses:
     return build_poses(parts, [part.load() for part in parts], task, stands=stands)
 
 
-def leaning_rod() -> trimesh.Trimesh:
+@pytest.fixture
+def rod(tmp_path: Path) -> Path:
     """A rod that leans in every quarter turn."""
-    rod = trimesh.creation.box((0.02, 0.02, 0.1))
-    rod.apply_transform(trimesh.transformations.euler_matrix(0.7, 0.7, 0.7))
-    return rod
+    mesh = trimesh.creation.box((0.02, 0.02, 0.1))
+    mesh.apply_transform(trimesh.transformations.euler_matrix(0.7, 0.7, 0.7))
+    mesh.export(tmp_path / "rod.stl")
+    return tmp_path / "rod.stl"
+
+
+def stand(parts: Any, container: Any = "180x140x160mm", **options: Any) -> Plan:
+    """Pack parts on cells of 10 mm, so that they stand unless another rule is given."""
+    given = {"cell": "10mm", "unit": "m", "stability": "stands", **options}
+    return pe.pack(parts, container, 0.1, **given)
 
 
 def test_each_part_is_held_to_the_strictest_rule_that_it_can_meet(
@@ -73,58 +82,38 @@ def test_a_plank_half_on_a_block(parts: tuple[Part, ...], stands: bool, carried:
 
 
 def test_a_part_that_stands_in_no_pose_is_left_out_with_the_remedy(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    rod: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    leaning_rod().export(tmp_path / "rod.stl")
-    order = [BLOCK, tmp_path / "rod.stl"]
-    plan = pe.pack(order, "180x140x160mm", 0.1, cell="10mm", unit="m", stability="stands")
+    plan = stand([BLOCK, rod])
     assert [(part.name, part.reason) for part in plan.left] == [("rod", "stands in no pose")]
     assert "(stability com_hull or none may pack it): rod" in caplog.text
-    assert not pe.pack(order, "180x140x160mm", 0.1, cell="10mm", unit="m", stability="none").left
+    assert not stand([BLOCK, rod], stability="none").left
+    alone = stand(rod)
+    assert (alone.containers, alone.num_left) == ((), 1)
 
 
 def test_a_plan_says_by_which_rule_it_stands(tmp_path: Path) -> None:
     for parts, rule in (([BLOCK, "x5"], "com_hull_20"), ([BLOCK, BALL], "com_hull_10")):
-        plan = pe.pack(parts, "180x140x160mm", 0.1, cell="10mm", stability="stands")
+        plan = stand(parts)
         file = planner.save(plan, tmp_path / rule, size=64)[0]
         assert json.loads(file.read_text())["stability"] == rule
         assert check_plan(file).holds
 
 
-def test_what_falls_is_not_waited_for(tmp_path: Path) -> None:
+def test_what_falls_is_not_waited_for(rod: Path) -> None:
     """The smallest container for all other parts is used; each part states its own rule."""
-    leaning_rod().export(tmp_path / "rod.stl")
-    order = [BLOCK, "x4", tmp_path / "rod.stl"]
-    sizes = ["80x80x80mm", "180x140x160mm"]
-    plan = pe.pack(order, sizes, 0.2, cell="10mm", unit="m", containers=3, stability="stands")
+    plan = stand([BLOCK, "x4", rod], ["80x80x80mm", "180x140x160mm"], containers=3)
     assert [packing.container for packing in plan.containers] == [(0.08, 0.08, 0.08)]
-    plan = pe.pack(
-        [BLOCK, BALL],
-        ["40x40x40mm", "120x120x120mm"],
-        0.2,
-        cell="10mm",
-        containers=2,
-        stability="stands",
-    )
+    plan = stand([BLOCK, BALL], ["40x40x40mm", "120x120x120mm"], containers=2)
     rules = {packing.items[0].name: packing.stability for packing in plan.containers}
     assert rules == {"block": "com_hull_20", "ball": "com_hull_10"}
-
-
-def test_an_order_that_falls_altogether(tmp_path: Path) -> None:
-    leaning_rod().export(tmp_path / "rod.stl")
-    plan = pe.pack(
-        tmp_path / "rod.stl", "180x140x160mm", 0.1, cell="10mm", unit="m", stability="stands"
-    )
-    assert (plan.containers, plan.num_left) == ((), 1)
 
 
 def test_with_constraints() -> None:
     """Parts find places beside pre-placed boxes, and keep their distances."""
     slab = ["40x140x100mm@0,0,0"]
     for stack in ({"preplaced": slab}, {"clearance": "5mm", "wall_clearance": "5mm"}):
-        plan = pe.pack(
-            [BLOCK, BALL], "180x140x160mm", 0.2, cell="10mm", **stack, stability="stands"
-        )
+        plan = stand([BLOCK, BALL], **stack)
         assert not plan.left, plan.left
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
+from tests.test_plan import pack
 
-import packing_env as pe
 from packing_env import render
 from packing_env.items import shapes
 from packing_env.plan import Packing, packing_of
@@ -20,19 +19,8 @@ SIZE = 64
 
 
 @pytest.fixture(scope="module")
-def env() -> pe.PackingEnv:
-    env = pe.make_env("irregular", num_envs=2, resolution=16, num_items=5, pool_size=4)
-    td = env.reset()
-    for _ in range(3):
-        rest = td["observation", "drop_height"].flatten(1)
-        td["action"] = torch.where(td["action_mask"], rest, 2.0).argmin(1)
-        td = env.step(td)["next"]
-    return env
-
-
-@pytest.fixture(scope="module")
-def packing(env: pe.PackingEnv) -> Packing:
-    return packing_of(env)
+def packing() -> Packing:
+    return packing_of(pack(num_items=5))
 
 
 def without_solids(packing: Packing) -> Packing:
