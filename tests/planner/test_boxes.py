@@ -101,6 +101,13 @@ def test_pieces_of_a_cut_container_are_put_together(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- constraints
 
 CUBE = (100, 100, 100)
+
+
+def tyres(second: str) -> list[Part]:
+    options: dict[str, Any] = {"quantity": 2, "faces": "z", "on_like": True}
+    return [box("tyre", 100, 100, 60, **options), box(second, 90, 90, 50, **options)]
+
+
 RULES: dict[str, tuple[list[Part], str, dict[str, Any], int]] = {
     "load is passed down": (
         [box("cube", *CUBE, quantity=5, weight=1.0, max_load=2.0)], "100x100x500mm", {}, 3,
@@ -113,6 +120,8 @@ RULES: dict[str, tuple[list[Part], str, dict[str, Any], int]] = {
         [box("base", *CUBE), box("shy", *CUBE, quantity=2, on_like=True)],
         "200x100x200mm", {}, 3,
     ),
+    "on its like of another row": (tyres("tyre"), "100x100x300mm", {}, 4),
+    "on its like, of another name": (tyres("wheel"), "100x100x300mm", {}, 2),
     "fragile on top": (
         [box("glass", *CUBE, fragile=True), box("brick", *CUBE)], "100x100x200mm",
         {"fragile": "top"}, 2,
@@ -135,6 +144,11 @@ RULES: dict[str, tuple[list[Part], str, dict[str, Any], int]] = {
     "clearance to walls": (
         [box("cube", *CUBE, quantity=2)], "203x102x100mm",
         {"clearance": "1mm"}, 2,
+    ),
+    # With its gap, a rod takes less room in some orientations than in others.
+    "clearance of rods": (
+        [box("rod", 2, 6, 3, quantity=8)], "8x11x5mm",
+        {"clearance": "3.5mm", "wall_clearance": "2mm"}, 2,
     ),
     "pre-placed": (
         [box("cube", *CUBE, quantity=4)], "200x200x100mm",
@@ -215,24 +229,6 @@ def test_random_orders_keep_all_constraints(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- Python and the command
-
-
-def test_boxes_with_a_clearance_are_as_many_as_fit_in_any_orientation(tmp_path: Path) -> None:
-    """With its gap, a box takes less room in some orientations than in others."""
-    options = {"clearance": "3.5mm", "wall_clearance": "2mm"}
-    plan = pack([box("rod", 2, 6, 3, quantity=8)], "8x11x5mm", tmp_path, **options)
-    assert plan.num_packed == 2
-
-
-@pytest.mark.parametrize(("second", "packed"), [("tyre", 4), ("wheel", 2)])
-def test_boxes_of_two_rows_with_one_name_are_alike(
-    second: str, packed: int, tmp_path: Path
-) -> None:
-    tyres = [
-        box("tyre", 100, 100, 60, quantity=2, faces="z", on_like=True),
-        box(second, 90, 90, 50, quantity=2, faces="z", on_like=True),
-    ]
-    assert pack(tyres, "100x100x300mm", tmp_path).num_packed == packed
 
 
 def test_load_boxes_takes_rules() -> None:

@@ -47,6 +47,47 @@ def reach(packing: Packing) -> tuple[np.ndarray, np.ndarray]:
     return 1e3 * np.min(corners, 0), 1e3 * np.max(corners, 0)
 
 
+CARTON = (101, 100, 100)
+LOADS: dict[str, tuple[list[Part], str, dict[str, Any]]] = {
+    # Centred, 4 x 2 cartons reach 20 and 10 mm over: 290/310 of 400/410 is more than 0.9.
+    "at a corner, the overhang of both edges is shared": (
+        [box("carton", 410, 310, 250, quantity=32, faces=("+z",))], PALLET, {"support": 0.9},
+    ),
+    "3 x 3 x 4 cartons of 1230 x 840 mm, in balance": (
+        [box("carton", 410, 280, 250, quantity=36, weight=3.0)], PALLET, {"balance": 0.02},
+    ),
+    # On the deck of 100 mm, the centre of mass would be 35 mm off the middle.
+    "over the edge, because it is balanced only there": (
+        [
+            box("heavy", 20, 100, 1000, **AS_IT_IS, weight=9.0),
+            box("light", 80, 100, 100, **AS_IT_IS, weight=1.0),
+        ],
+        "100x100x1000mm,overhang=50x0mm", {"balance": 0.1},
+    ),
+    "longer than the deck, on its middle": (
+        [box("carton", *CARTON)], "40x100x100mm,overhang=80x0mm", {},
+    ),
+    "in the middle beside a pre-placed box, where it is balanced": (
+        [box("carton", *CARTON, weight=1.0)], "1000x1000x200mm",
+        {"balance": 0.02, "preplaced": ["50x1000x50mm@0,0,0"]},
+    ),
+    "in the middle beside a cut, where it is balanced": (
+        [box("carton", *CARTON, weight=1.0)], "1000x1000x200mm,cut=-x-z 50x50mm",
+        {"balance": 0.02},
+    ),
+    # The second column stands at the wall at y = Y, which is no multiple of its side.
+    "beside a cut, at the far wall": (
+        [box("carton", 4, 4, 4, quantity=4)], "12x5x10mm,cut=+x-y 6x2mm", {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_all_boxes_find_a_place(name: str, tmp_path: Path) -> None:
+    parts, container, options = LOADS[name]
+    assert packed(parts, container, tmp_path, **options).num_left == 0
+
+
 # ---------------------------------------------------------------------- pallets
 
 
@@ -96,12 +137,6 @@ def test_rows_of_boxes_too_narrow_for_the_edge_lie_on_the_middle() -> None:
     assert len(load_boxes((16, 20, 32), [alike], seconds=60, width=8, rules=rules)) == 5
 
 
-def test_boxes_at_a_corner_share_the_overhang_of_both_edges(tmp_path: Path) -> None:
-    """Centred, 4 x 2 cartons reach 20 and 10 mm over: 290/310 of 400/410 is more than 0.9."""
-    carton = box("carton", 410, 310, 250, quantity=32, faces=("+z",))
-    assert packed(carton, PALLET, tmp_path, support=0.9).num_packed == 32
-
-
 def test_overhang_may_differ_along_x_and_y(tmp_path: Path) -> None:
     part = Part(sides=(1240, 800, 100), unit="mm", quantity=2, faces=("+z",))
     for overhang, number in (("20x0mm", 2), ("0x20mm", 0)):
@@ -112,9 +147,6 @@ def test_overhang_may_differ_along_x_and_y(tmp_path: Path) -> None:
 
 
 def test_a_load_in_balance_lies_on_the_deck(tmp_path: Path) -> None:
-    part = box("carton", 410, 280, 250, quantity=36, weight=3.0)
-    plan = packed(part, PALLET, tmp_path, balance=0.02)
-    assert plan.num_packed == 36  # 3 x 3 x 4: 1230 x 840 mm
     part = box("carton", 300, 300, 250, quantity=4, weight=3.0)
     plan = packed(part, PALLET, tmp_path, balance=0.01)
     low, high = reach(plan.containers[0])
@@ -157,32 +189,6 @@ def test_the_balance_is_a_share_of_the_deck(tmp_path: Path) -> None:
         report = check_plan(tmp_path / "moved.json")
         assert report.holds == holds, report.violation
     assert "balance" in str(report.violation)
-
-
-def test_a_load_reaches_over_the_edge_if_it_is_balanced_only_there(tmp_path: Path) -> None:
-    # On the deck of 100 mm, the centre of mass would be 35 mm off the middle.
-    parts = [
-        box("heavy", 20, 100, 1000, **AS_IT_IS, weight=9.0),
-        box("light", 80, 100, 100, **AS_IT_IS, weight=1.0),
-    ]
-    pallet = "100x100x1000mm,overhang=50x0mm"
-    assert packed(parts, pallet, tmp_path, balance=0.1).num_packed == 2
-
-
-def test_a_box_longer_than_the_deck_lies_on_its_middle(tmp_path: Path) -> None:
-    plan = packed(box("carton", 101, 100, 100), "40x100x100mm,overhang=80x0mm", tmp_path)
-    assert plan.num_packed == 1
-
-
-@pytest.mark.parametrize(
-    "options", [{"preplaced": ["50x1000x50mm@0,0,0"]}, {"cut": [("-x-z", 0.05, 0.05)]}], ids=str
-)
-def test_a_single_box_stands_in_the_middle_where_it_is_balanced(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
-    carton = box("carton", 101, 100, 100, weight=1.0)
-    plan = packed(carton, "1000x1000x200mm", tmp_path, balance=0.02, **options)
-    assert plan.num_packed == 1
 
 
 def test_a_pallet_has_no_walls() -> None:
@@ -237,13 +243,6 @@ def test_columns_beside_an_upright_edge_that_is_cut_off(tmp_path: Path) -> None:
     part = Part(sides=(100, 100, 1000), unit="mm", quantity=100, faces=("+z",))
     plan = packed(part, "1000x1000x1000mm,cut=+x-y 400x400mm", tmp_path)
     assert 85 <= plan.num_packed <= 90
-
-
-def test_boxes_beside_a_cut_touch_the_far_wall(tmp_path: Path) -> None:
-    """The second column stands at the wall at y = Y, which is no multiple of its side."""
-    container = "12x5x10mm,cut=+x-y 6x2mm"
-    plan = packed(box("carton", 4, 4, 4, quantity=4), container, tmp_path)
-    assert plan.num_left == 0
 
 
 def test_a_left_over_box_names_the_cut() -> None:
