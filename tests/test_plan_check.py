@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.mesh_files import write_obj
-from tests.plan_files import checked, refused, violation_of
+from tests.plan_files import checked, placed_box, refused, violation_of
 from tests.test_plan import brackets_in, pack
 
 import packing_env as pe
@@ -20,7 +20,7 @@ from packing_env.core import stability
 from packing_env.items import shapes
 from packing_env.kernels.boxes import PILE_RULES
 from packing_env.kernels.stability_rules import MARGINS
-from packing_env.plan import PlanError, load_plan, make_plan, packing_of, quaternion
+from packing_env.plan import Packing, PlanError, load_plan, make_plan, packing_of, quaternion
 from packing_env.plan.solids import find_source
 from packing_env.reference import boxes
 from packing_env.reference.claims import STABILITY_RULES
@@ -363,40 +363,20 @@ def test_invalid_items(
 
 def by_hand(*cuboids: tuple[tuple[int, ...], tuple[int, ...], float], **changes: Any) -> dict:
     """Build a plan of cuboids from (lower corner, sides, support ratio) in steps of 1 cm."""
-    items = []
-    for order, (lower, sides, support) in enumerate(cuboids):
-        items.append(
-            {
-                "order": order,
-                "name": f"box {order}",
-                "source": "cuboid",
-                "unit": "cm",
-                "scale": 1.0,
-                "extent": list(sides),
-                "rotation": np.eye(3).tolist(),
-                "quaternion": [1, 0, 0, 0],
-                "translation": [UNIT * step for step in lower],
-                "x": lower[0],
-                "y": lower[1],
-                "z": UNIT * lower[2],
-                "orientation": 0,
-                "item_id": order,
-                "support_ratio": support,
-                "volume": float(np.prod(sides)) * UNIT**3,
-            }
+    items = tuple(
+        placed_box(
+            order,
+            f"box {order}",
+            UNIT * np.array(lower),
+            UNIT * np.array(sides),
+            unit="cm",
+            extent=sides,
+            cell=lower[:2],
+            support_ratio=support,
         )
-    whole = {
-        "format": "packing-plan",
-        "version": 1,
-        "container": [0.1, 0.1, 0.1],
-        "cell": UNIT,
-        "stability": "com_hull",
-        "contact_tol": 0.0,
-        "num_items": len(items),
-        "instance": {},
-        "items": items,
-    }
-    return whole | changes
+        for order, (lower, sides, support) in enumerate(cuboids)
+    )
+    return make_plan(Packing((0.1, 0.1, 0.1), UNIT, "com_hull", items, len(items))) | changes
 
 
 BASE = ((0, 0, 0), (4, 4, 4), 1.0)

@@ -123,16 +123,6 @@ def test_few_searches_find_the_number_of_small_parts_without_time_to_spare() -> 
     assert len(tried) < 8
 
 
-def test_complete_kits_are_counted(kit: Path) -> None:
-    parts = read_parts([str(kit), "x3", Part(sides=(20, 20, 20), unit="mm", name="cube")])
-    plan = pe.pack(parts, "120x100x100mm", 0.3)
-    assert plan.num_left
-    packed = counts(plan)
-    complete = min(packed["lid"], packed["base"], packed["foot"] // 4)
-    assert 0 < complete < 3
-    assert complete_kits(parts, plan) == {"my kit.csv": (complete, 3)}
-
-
 def test_fill_packs_as_many_of_one_part_as_fit(tmp_path: Path) -> None:
     carton = Part(sides=(100, 80, 60), unit="mm", name="carton", quantity=3)
     plan = checked(pe.pack(Fill([carton]), "400x300x200mm", 1.0), tmp_path)

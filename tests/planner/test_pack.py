@@ -36,17 +36,6 @@ def plan(request: pytest.FixtureRequest) -> planner.Plan:
     return pe.pack([BOX, "x5", BAR, big], "100x100x60mm", 1.0, **on(request.param, "5mm"))
 
 
-def test_quantities_are_kept_and_leftovers_listed(plan: planner.Plan) -> None:
-    names = [item.name for item in plan.containers[0].items]
-    assert names.count("box") <= 5
-    assert names.count("bar") <= 4
-    assert plan.num_packed + plan.num_left == 11
-    assert {"beam": "fits in no orientation"}.items() <= {
-        p.name: p.reason for p in plan.left
-    }.items()
-    assert {item.scale for item in plan.containers[0].items} == {1.0}
-
-
 def test_files_of_a_plan(plan: planner.Plan, tmp_path: Path) -> None:
     (tmp_path / "plan-2.json").touch()
     files = planner.save(plan, tmp_path, size=64)
@@ -232,15 +221,6 @@ def test_a_balance_that_whole_cells_cannot_keep_is_refused() -> None:
     with pytest.raises(pe.ParameterError, match=r"240 x 180 mm.*smaller cell"):
         pe.pack(part, "240x180x100mm", 0.1, **on(GRID, "50mm"), balance=0.05)
     assert pe.pack(part, "240x180x100mm", 0.1, balance=0.05).num_packed == 1
-
-
-@BOTH
-def test_several_containers_and_sizes(stability: str) -> None:
-    part = Part(sides=(40, 40, 40), unit="mm", quantity=6)
-    sizes = ["80x80x40mm", "60x60x60mm"]
-    plan = pe.pack(part, sizes, 1.0, **on(stability, "10mm"), containers=2)
-    assert [len(p.items) for p in plan.containers] == [4, 2]
-    assert not plan.left
 
 
 @pytest.mark.parametrize(("side", "unit"), [(0.08, "m"), (3.0, "in"), (0.5, "in")])

@@ -91,6 +91,19 @@ CASES: dict[str, tuple[str, list[Part], dict[str, Any], dict[str, str]]] = {
         {"preplaced": ["10x10x10mm@0,0,0"]},
         {"cube": "preplaced"},
     ),
+    "layers": ("100x100x300mm", [cubes(3, layers=2)], {}, {"cube": "layers"}),
+    "like": (
+        "100x100x200mm",
+        [box("shy", 100, 100, 90, on_like=True), box("coy", 100, 100, 80, on_like=True)],
+        {},
+        {"coy": "on_like"},
+    ),
+    "support on a pre-placed box": (
+        "100x100x100mm",
+        [box("lid", 100, 100, 50), box("peg", 9, 9, 9)],
+        {"support": 1.0, "preplaced": ["99x99x50mm@0,0,0"]},
+        {"lid": "preplaced support"},
+    ),
     "two together": (
         "100x100x200mm",
         [cubes(2, weight=2.0, max_load=1.0)],
@@ -113,32 +126,6 @@ def test_the_constraint_that_is_the_cause_is_named(name: str) -> None:
     for part, words in expected.items():
         assert all(word in reasons[part] for word in words.split()), reasons
         assert ("no room found" in reasons[part]) == (words == "no room found"), reasons
-
-
-@pytest.mark.parametrize(
-    ("container", "parts", "options", "reason"),
-    [
-        ("100x100x300mm", [cubes(3, layers=2)], {}, "layers"),
-        (
-            "100x100x200mm",
-            [box("shy", 100, 100, 90, on_like=True), box("coy", 100, 100, 80, on_like=True)],
-            {},
-            "on_like",
-        ),
-        (
-            "100x100x100mm",
-            [box("lid", 100, 100, 50), box("peg", 9, 9, 9)],
-            {"support": 1.0, "preplaced": ["99x99x50mm@0,0,0"]},
-            "preplaced support",
-        ),
-    ],
-)
-def test_rules_of_exact_boxes_are_named(
-    container: str, parts: list[Part], options: dict[str, Any], reason: str
-) -> None:
-    plan = pe.pack(parts, container, 1e-6, **options)
-    named = [[cause.split(":")[0] for cause in part.reason.split("; ")] for part in plan.left]
-    assert named == [reason.split()]
 
 
 def test_room_that_a_clearance_takes_is_found_by_loading_again() -> None:
