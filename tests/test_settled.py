@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.plan_files import checked, refused
 from tests.test_plan import pack
+from tests.test_plan_check import play
 
 import packing_env as pe
 from packing_env.physics import read_settings, simulate
@@ -74,10 +75,7 @@ def test_solids_touch_and_do_not_enter_each_other_exactly(packing: Packing) -> N
 
 def test_cuboids_of_whole_cells_stay_as_they_are() -> None:
     env = pe.make_env("cuboid_online", num_envs=1, seed=0, pool_size=4)
-    td = env.reset()
-    for _ in range(6):
-        td["action"] = td["action_mask"].int().argmax(1)
-        td = env.step(td)["next"]
+    play(env)
     packing = packing_of(env)
     assert settle(packing) is packing
 

@@ -69,12 +69,6 @@ CHOSEN: dict[str, tuple[list[Box], list[str], dict[str, Any], list[tuple[str, in
         {"weight_limit": 18.0, "choose": "balanced"},
         [("pallet", 13), ("pallet", 13), ("pallet", 14)],
     ),
-    BOXPACKER + "235": (
-        [("1x1x1", 4, {"weight": 3.0})],
-        ["1000x1000x1000mm,weight_limit=5kg,name=L", "1500x1500x1500mm,weight_limit=10kg,name=XL"],
-        {},
-        [("L", 1), ("XL", 3)],
-    ),
     BOXPACKER + "348": (
         [("4.5x2x3.5", 2), ("17.5x7x7", 1), ("15.5x7x7", 1)],
         [
