@@ -198,7 +198,7 @@ def test_a_short_search_places_every_part() -> None:
     boxes = [Part(sides=(30 + k, 30, 30), unit="mm") for k in range(6)]
     plan = patiently(
         lambda plan: plan.num_packed == 6,
-        lambda times: pe.nest(boxes, "102x102x102mm", times, cell="1mm"),
+        lambda times: pe.nest(boxes, "252x252x252mm", 0.3 * times, cell="2mm"),
     )
     assert plan.num_packed == 6
 

@@ -168,22 +168,21 @@ def test_an_order_file_gives_constraints(stability: str, tmp_path: Path) -> None
 
 @BOTH
 @pytest.mark.parametrize(
-    ("faces", "number", "reason"),
+    ("faces", "number"),
     [
-        ((), 10, "no room found"),  # tipped about x too: 2 x 5 boxes of 100 x 20 x 50 mm
-        (("+z",), 8, "no room found"),  # 2 x 4 x 1 boxes of 100 x 50 x 20 mm
+        ((), 10),  # tipped about x too: 2 x 5 boxes of 100 x 20 x 50 mm
+        (("+z",), 8),  # 2 x 4 x 1 boxes of 100 x 50 x 20 mm
     ],
 )
 def test_a_box_that_may_not_be_turned_keeps_its_length_along_x(
-    stability: str, faces: tuple[str, ...], number: int, reason: str, tmp_path: Path
+    stability: str, faces: tuple[str, ...], number: int, tmp_path: Path
 ) -> None:
     sides = (100, 20, 50) if not faces else (100, 50, 20)
     part = Part(sides=sides, unit="mm", name="rail", quantity=20, faces=faces, turn=False)
     box = "200x100x50mm" if not faces else "200x200x30mm"
     plan = pe.pack(part, box, 0.3, **on(stability))
-    assert plan.num_packed == number
-    assert [left.reason for left in plan.left] == [reason]
-    checked(plan, tmp_path)
+    assert checked(plan, tmp_path).num_packed == number
+    assert [left.reason for left in plan.left] == ["no room found"]
 
     # The same box turned by a quarter about z is refused.
     entries = json.loads((tmp_path / "plan-0.json").read_text())
@@ -233,6 +232,8 @@ def test_the_check_knows_stacks_that_start_between_cells(tmp_path: Path) -> None
     """In a task of cuboids, tops above the pre-placed box are rounded to whole cells."""
     env = pe.make_env(
         "cuboid_online",
+        num_envs=2,
+        seed=0,
         container=(4.0, 4.0, 7.0),
         num_items=20,
         generator={"name": "uniform_cuboids", "low": 1, "high": 2},

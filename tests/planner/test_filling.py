@@ -22,7 +22,7 @@ RULES: dict[str, dict[str, Any]] = {
     "load and order": {"max_load": True, "lifo": True},
     "obstacles": {"preplaced": ((0.0, 0.0, 0.0, 0.03, 0.03, 0.02),), "clearance": 0.005},
 }
-ROWS, STEPS = 6, 24
+ROWS, STEPS = 3, 24
 
 
 def poses_under(rules: dict[str, Any]) -> Poses:
