@@ -212,9 +212,11 @@ def add(name: str, rule: Rule) -> bool:
 
 
 def fingerprint() -> str:
-    """Return text that identifies the user's rules; "" if there are none."""
+    """Return text that identifies the user's rules in compiled code; "" if there are none."""
     parts = []
     for name, rule in OWN.items():
+        if name not in RULES:
+            continue  # it was added too late
         code = rule.formula.__code__
         path = Path(code.co_filename)
         # The whole file, because a formula may call functions beside it.
