@@ -79,29 +79,16 @@ def test_a_logger_that_hangs_is_left_behind(caplog):
     slow.gate.set()
 
 
-class Backend:
+class Backend(Slow):
     """A stand-in for TorchRL's loggers."""
 
-    def __init__(self):
-        self.rows, self.closed = [], False
-
     def log_metrics(self, values, step):
-        self.rows.append((step, values))
-
-    def close(self):
-        self.closed = True
+        self.log(step, values)
 
 
 def test_the_table_is_complete_whatever_the_backend_misses(tmp_path, monkeypatch):
-    backend = Backend()
-    gate = threading.Event()
-
-    def log_metrics(values, step):
-        gate.wait(10)
-        backend.rows.append((step, values))
-
-    backend.log_metrics = log_metrics
-    made = {}
+    backend, made = Backend(), {}
+    backend.gate.clear()
 
     def get_logger(kind, **options):
         made.update(options, kind=kind)
@@ -117,7 +104,7 @@ def test_the_table_is_complete_whatever_the_backend_misses(tmp_path, monkeypatch
     assert made["wandb_kwargs"] == {"project": "boxes", "offline": True}
     for frames in range(5):
         logger.log(frames, {"loss": 0.5, "return": math.nan})
-    gate.set()
+    backend.gate.set()
     logger.close()
     assert backend.closed
     rows = list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))

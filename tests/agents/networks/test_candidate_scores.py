@@ -5,16 +5,14 @@ import torch
 from tests.agents.distributional import NETWORKS, small_env
 from tests.agents.learning import shaken
 from tests.agents.networks.test_every_network import READOUTS
+from tests.tiny import play
 
 LISTED = ("observation", "candidates")
 
 
 @pytest.fixture(scope="module")
 def root():
-    env = small_env("candidate")
-    root = env.reset()
-    for _ in range(3):
-        root = env.step_and_maybe_reset(env.rand_action(root))[1]
+    root = play(small_env("candidate"), 4)[-1]
     assert not root["action_mask"].all()
     return root
 

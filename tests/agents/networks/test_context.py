@@ -5,28 +5,19 @@ from functools import partial
 import pytest
 import torch
 from tests.agents.learning import shaken
-from tests.tiny import cuboid_env
+from tests.tiny import cuboid_env, play
 from torch.nn import functional
 
-from agents.config.build import build_agent, build_env
-from agents.config.compose import compose
-from agents.networks import (
-    ScoreMaps,
-)
+from agents.algorithms.dqn import DQN
+from agents.algorithms.ppo import PPO
+from agents.networks import ScoreMaps
 from agents.networks.encoders.candidates import room
+from packing_env import make_env
 from packing_env.core import candidates
 from packing_env.kernels import placement_planes
 
 HEIGHTMAP = ("observation", "heightmap")
 MAPS = partial(ScoreMaps, channels=4, depth=4, fold=1, precision="fp32")
-
-
-def played(env, steps=5):
-    torch.manual_seed(0)
-    root = env.reset()
-    for _ in range(steps):
-        root = env.step_and_maybe_reset(env.rand_action(root))[1]
-    return root
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -64,7 +55,7 @@ def test_a_placement_sees_the_whole_map():
     assert not torch.isclose(corner, value.view(-1, 14, 14)[:, 0, 0], rtol=0, atol=1e-7).any()
 
 
-def hidden_change(env):
+def hidden_change():
     """Return a change of the heightmap that leaves its 8 x 8 means equal."""
     cells = torch.eye(100).view(100, 1, 10, 10)
     means = functional.adaptive_avg_pool2d(cells, 8).flatten(1).T
@@ -73,17 +64,15 @@ def hidden_change(env):
     return change.view(10, 10)
 
 
-@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+@pytest.mark.parametrize("agent", [PPO, DQN])
 def test_critics_see_raw_heights(agent):
     """The former networks read 8 x 8 means: they valued these two containers equally."""
-    config = compose("train", ["env=cuboid_online", f"agent={agent}", "env.num_envs=2"])
-    env = build_env(config)
+    env = make_env("cuboid_online", 2, pool_size=8)
     torch.manual_seed(0)
-    made, root = build_agent(config, env), played(env)
-    network = made.policy.network
+    network, root = agent(env).policy.network, play(env, 6)[-1]
     other = root.clone()
-    other[HEIGHTMAP] = root[HEIGHTMAP] + 0.1 * hidden_change(env)
-    if agent == "ppo":
+    other[HEIGHTMAP] = root[HEIGHTMAP] + 0.1 * hidden_change()
+    if agent is PPO:
         values = [network.value(state) for state in (root, other)]
     else:
         scalars = torch.zeros(2, 1, network.value.features.in_features)
@@ -93,7 +82,7 @@ def test_critics_see_raw_heights(agent):
 
 def test_room_reaches_to_the_next_higher_cell():
     env = cuboid_env(8, num_items=12, action_mode="candidate", num_candidates=24)
-    root = played(env, 4)
+    root = play(env, 5)[-1]
     heightmap, listed = root[HEIGHTMAP], root["observation", "candidates"]
     found = room(heightmap, listed)
     across, along = heightmap.shape[1:]

@@ -2,13 +2,12 @@
 
 import inspect
 from functools import lru_cache, partial
-from typing import Any
 
 import pytest
 import torch
 from tests.agents.distributional import small_env
 from tests.agents.learning import shaken
-from tests.tiny import tiny_env
+from tests.tiny import play, tiny_env
 
 from agents import networks
 from agents.networks import CandidateScores, ScoreMaps
@@ -20,10 +19,7 @@ from packing_env.types import ParameterError
 EXACT = {"precision": "fp32"}
 VALUES = {
     "maps": ("placement", partial(ScoreMaps, channels=8, **EXACT)),
-    "maps with context": (
-        "placement",
-        partial(ScoreMaps, channels=4, depth=4, fold=1, **EXACT),
-    ),
+    "maps with context": ("placement", partial(ScoreMaps, channels=4, depth=4, fold=1, **EXACT)),
     "candidates": ("candidate", partial(CandidateScores, width=16, attention_heads=2, **EXACT)),
 }
 READOUTS = {
@@ -50,15 +46,14 @@ def test_other_modes_and_precisions_are_refused(name: str) -> None:
             network(env_of(network.action_modes[0]), precision="fp16")
 
 
-def check_one_value(mode: str, network: Any) -> None:
-    env = env_of(mode)
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("name", VALUES)
+def test_the_value_of_one_action_is_that_among_all(name: str, readout: str) -> None:
+    mode, network = VALUES[name]
     torch.manual_seed(1)
-    made = network(env)
-    shaken(made)
-    root = env.reset()
-    for _ in range(3):
-        root = env.step_and_maybe_reset(env.rand_action(root))[1]
-    action = env.rand_action(root)["action"]
+    made = shaken(network(env_of(mode), readout=READOUTS[readout]))
+    played = play(env_of(mode), 4)[-1]
+    root, action = played.exclude("action", "next"), played["action"]
     whole = made(root.clone())["action_value"]
     assert whole.dtype == torch.float32
     expected = whole.gather(1, action[:, None]).squeeze(1)
@@ -66,10 +61,3 @@ def check_one_value(mode: str, network: Any) -> None:
     if hasattr(made, "support"):
         chance = made.log_probs_of(root, action).exp()
         torch.testing.assert_close(chance @ made.support, expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("name", VALUES)
-def test_the_value_of_one_action_is_that_among_all(name: str, readout: str) -> None:
-    mode, network = VALUES[name]
-    check_one_value(mode, partial(network, readout=READOUTS[readout]))

@@ -11,28 +11,17 @@ from torch import Tensor
 
 from agents.algorithms.optimization import GatedAdam, follow
 from agents.networks import HierarchicalNetworks
-from agents.networks.encoders.item_views import (
-    DIRECTIONS,
-    principal_views,
-)
+from agents.networks.encoders.item_views import DIRECTIONS, principal_views
 from agents.policies.hierarchical import HierarchicalPolicy
 from packing_env import PackingEnv
 from packing_env.items.rotations import rotation_set
 from packing_env.types import PackingParams
 
 SMALL: dict[str, Any] = {
-    "features": 8,
-    "encoder_width": 4,
-    "encoder_stages": 2,
-    "encoder_blocks": 1,
-    "hidden": 16,
-    "view_size": 4,
-    "worker_width": 4,
-    "fold": 2,
-    "condition": 8,
-    "thumbnail": 2,
+    "features": 8, "encoder_width": 4, "encoder_stages": 2, "encoder_blocks": 1, "hidden": 16,
+    "view_size": 4, "worker_width": 4, "fold": 2, "condition": 8, "thumbnail": 2,
     "precision": "fp32",
-}
+}  # fmt: skip
 small = partial(HierarchicalNetworks, **SMALL)
 
 
@@ -167,29 +156,23 @@ def test_cached_embeddings_are_those_of_a_fresh_encoding(shape):
     torch.testing.assert_close(learned, expected, rtol=1e-5, atol=1e-6)
 
 
-def changed_by_loading(manager) -> None:
-    other = shaken(small(env_of())).manager
-    manager.load_state_dict(other.state_dict())
+CHANGES = {
+    "noise": lambda own, other: shaken(own),
+    "a step": lambda own, other: GatedAdam(own.items.parameters(), lr=0.1).step(
+        own.items(own.views).sum()
+    ),
+    "loading": lambda own, other: own.load_state_dict(other.state_dict()),
+    "a target": lambda own, other: follow([*own.parameters()], [*other.parameters()], 0.5),
+}
 
 
-def changed_by_gated_step(manager) -> None:
-    GatedAdam(manager.items.parameters(), lr=0.1).step(manager.items(manager.views).sum())
-
-
-def changed_as_a_target(manager) -> None:
-    other = shaken(small(env_of())).manager
-    follow(list(manager.parameters()), list(other.parameters()), 0.5)
-
-
-@pytest.mark.parametrize(
-    "change", [shaken, changed_by_gated_step, changed_by_loading, changed_as_a_target]
-)
+@pytest.mark.parametrize("change", CHANGES)
 def test_new_weights_give_new_embeddings(change):
-    manager = shaken(small(env_of())).manager
+    manager, other = (shaken(small(env_of())).manager for _ in range(2))
     item_id = torch.arange(len(manager.views))[:, None]
     with torch.no_grad():
         before = manager.embed(item_id).clone()
-    change(manager)
+    CHANGES[change](manager, other)
     with torch.no_grad():
         after = manager.embed(item_id)
         torch.testing.assert_close(after[:, 0], fresh(manager, item_id), rtol=1e-5, atol=1e-5)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase
-from tensordict.nn import TensorDictModule
+from tensordict.nn import NormalParamExtractor, TensorDictModule
 from torch import Tensor, nn
 from torchrl.collectors import Collector
 from torchrl.data import Binary, Bounded, Categorical, Composite, TensorSpec, Unbounded
@@ -57,20 +57,10 @@ class Corridor(EnvBase):
 
 
 def network(out: str | list[str], size: int) -> TensorDictModule:
-    keys = [out] if isinstance(out, str) else out
     torch.manual_seed(0)
-    layers = [nn.Linear(3, size * len(keys))]
-    if len(keys) > 1:
-        layers.append(Halves())
+    keys = [out] if isinstance(out, str) else out
+    layers = [nn.Linear(3, size * len(keys)), *[NormalParamExtractor()] * (len(keys) > 1)]
     return TensorDictModule(nn.Sequential(*layers), in_keys=["position"], out_keys=keys)
-
-
-class Halves(nn.Module):
-    """Mean and standard deviation."""
-
-    def forward(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        loc, scale = value.chunk(2, -1)
-        return loc, nn.functional.softplus(scale) + 0.1
 
 
 def collected(env: EnvBase, policy: nn.Module) -> TensorDictBase:
