@@ -3,11 +3,14 @@
 import pytest
 import torch
 from tensordict import TensorDict
+from tests.agents.algorithms.test_every_agent import small_config
 from tests.tiny import play, tiny_env
 
-from agents.config.build import build_agent, build_env, build_replay
-from agents.config.compose import compose
+from agents.algorithms.dqn import DQN
+from agents.config.build import build_replay
+from agents.networks import CandidateScores, ScoreMaps
 from agents.replay import DeviceReplay, RebuildMaps
+from packing_env import make_env
 from packing_env.core.actions import MODES
 from packing_env.types import ParameterError
 
@@ -15,16 +18,10 @@ from packing_env.types import ParameterError
 CLOSE = 3e-7
 
 
-def task(mode="placement", **params):
+def task(mode="placement", num_envs=4, **params):
     """Short episodes: some rows fill up, others reach the step limit."""
-    return tiny_env(
-        params.pop("num_envs", 4),
-        items={"height": 0.05},
-        action_mode=mode,
-        num_candidates=30,
-        max_steps=4,
-        **params,
-    )
+    short = {"items": {"height": 0.05}, "max_steps": 4, "num_candidates": 30}
+    return tiny_env(num_envs, action_mode=mode, **short, **params)
 
 
 def mask_of(env, seen, name="action_mask"):
@@ -102,15 +99,14 @@ def test_the_executed_action_is_that_of_the_first_step_of_a_window():
 
 
 def test_what_an_agent_reads_is_rebuilt_by_default():
-    for chosen, expected in (
-        (["env=cuboid_online"], ("orientation_features", "drop_height")),
-        (["env=cuboid_continuous"], ()),  # its network reads candidates
-        (["env=cuboid_online", "env.action_mode=candidate"], ()),
+    config = small_config("dqn")
+    for env, network, expected in (
+        (task(), ScoreMaps, {"orientation_features", "drop_height"}),
+        (task("candidate"), CandidateScores, set()),
+        (make_env("cuboid_continuous", 2, pool_size=4), CandidateScores, set()),
     ):
-        config = compose("train", ["agent=dqn", *chosen, "env.num_envs=2", "replay.capacity=8"])
-        env = build_env(config)
-        replay = build_replay(config, env, build_agent(config, env))
-        assert set(replay.maps.rebuilt) == set(expected), chosen
+        replay = build_replay(config, env, DQN(env, network=network))
+        assert set(replay.maps.rebuilt) == expected
 
 
 def n_step_oracle(steps: TensorDict, n_steps: int, gamma: float) -> list[tuple]:

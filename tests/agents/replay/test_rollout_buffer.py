@@ -2,40 +2,33 @@
 
 import pytest
 import torch
+from tensordict import TensorDict
+from tests.agents.replay.test_replay import task
 from tests.counting import host_reads
-from tests.tiny import tiny_env
+from tests.tiny import play
 
 from agents.replay import Rollout
 
 HORIZON = 5
 
 
-def task(num_envs=3, **params):
-    return tiny_env(num_envs, items={"height": 0.05}, max_steps=4, num_visible=2, **params)
-
-
-def steps(env, count: int) -> list:
-    """Random play, with what a policy would write."""
-    root, played = env.reset(), []
+def steps(env, count: int) -> TensorDict:
+    """Random play ``[T, *batch]``, with what a policy would write."""
     torch.manual_seed(0)
-    for _ in range(count):
-        root = env.rand_action(root)
-        root.set("action_log_prob", torch.randn(*env.batch_size, 4))
-        root.set("state_value", torch.randn(*env.batch_size, 1))
-        step, root = env.step_and_maybe_reset(root)
-        played.append(step.clone())
-    return played
+    played = play(env, count)
+    written = {"action_log_prob": torch.randn(*played.shape, 4)}
+    return played.update(written | {"state_value": torch.randn(*played.shape, 1)})
 
 
 @pytest.mark.parametrize("num_envs", [3, (2, 2)])
 @pytest.mark.parametrize("mode", ["placement", "candidate", "multi_head"])
 def test_a_rollout_is_what_was_played(mode, num_envs) -> None:
-    env = task(num_envs, action_mode=mode, num_candidates=8)
-    rollout = Rollout(env, HORIZON)
-    whole = torch.stack([step.reshape(-1) for step in steps(env, HORIZON)], 1)
-    for step in whole.unbind(1):
+    env = task(mode, num_envs=num_envs, num_visible=2)
+    rollout, played = Rollout(env, HORIZON), steps(env, HORIZON)
+    whole = played.flatten(1).transpose(0, 1)
+    for step in played:
         assert not rollout.full
-        rollout.extend(step if isinstance(num_envs, int) else step.reshape(env.batch_size))
+        rollout.extend(step)
     assert rollout.full
     found = rollout.take()
     assert found.batch_size == whole.batch_size
@@ -63,7 +56,7 @@ def test_its_memory_never_moves_and_nothing_is_read() -> None:
     assert not host_reads(lambda: [rollout.extend(step) for step in played[HORIZON + 1 : -HORIZON]])
     second = rollout.take()
     assert {key: value.data_ptr() for key, value in second.items(True, True)} == places
-    expected = torch.stack([step["action"] for step in played[HORIZON : 2 * HORIZON]], 1)
+    expected = played[HORIZON : 2 * HORIZON]["action"].transpose(0, 1)
     assert torch.equal(second["action"], expected)
     stored = sum(value.numel() * value.element_size() for value in second.values(True, True))
     policys = second["action_log_prob"].nbytes + second["state_value"].nbytes
