@@ -111,12 +111,12 @@ def live_rows(td):
     return [row for row, done in enumerate(td["done"].squeeze(-1).tolist()) if not done]
 
 
-def compare(env, names, steps, **options):
-    """Play, compare every heuristic in every live state, and return the number of states.
+def compare(env, names, steps):
+    """Play, and compare every heuristic in every live state: more than 60 % of all states.
 
     Where the loops find nothing the policy must return -1.
     """
-    policies = {name: build(name, env, **options) for name in names}
+    policies = {name: build(name, env, fallback=False) for name in names}
     movers = [*policies.values(), build("random_legal", env)]
     td, states = env.reset(), 0
     for step in range(steps):
@@ -133,15 +133,25 @@ def compare(env, names, steps, **options):
         chosen = td["action"]
         td["action"] = torch.where(chosen < 0, td["action_mask"].byte().argmax(1), chosen)
         _, td = env.step_and_maybe_reset(td)
-    return states
+    assert states > 0.6 * steps * len(td)
 
 
-MODES = ["maps placement", "maps candidate", "boxes candidate"]
+FINE = [(1, 3, 2), (5, 2, 3), (4, 4, 1), (3, 3, 5), (2, 2, 4)]
+BOTH = ("maps placement", "boxes candidate")
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_heuristics_equal_loops(mode):
-    assert compare(task(mode), list(plain.RULES), 21, fallback=False) > 125
+@pytest.mark.parametrize(
+    ("mode", "steps", "options"),
+    [
+        *((mode, 21, {}) for mode in (*BOTH, "maps candidate")),
+        *((mode, 12, {"stability": "center_hull"}) for mode in BOTH),
+        *((mode, 8, {"num_visible": 3}) for mode in BOTH),
+        ("boxes candidate", 12, {"extents": FINE, "grid": (4, 3, 4), "unit": 0.5}),
+    ],
+)
+def test_heuristics_equal_loops(mode, steps, options):
+    """The last lattice is finer than the cells."""
+    compare(task(mode, **options), list(plain.RULES), steps)
 
 
 @pytest.mark.parametrize("name", SCORED)
@@ -159,18 +169,6 @@ def test_scores_choose_alike_in_both_geometries(name):
     assert torch.equal(*played)
 
 
-@pytest.mark.parametrize("mode", ["maps placement", "boxes candidate"])
-def test_under_a_stability_rule(mode):
-    env = task(mode, rows=10, stability="center_hull")
-    assert compare(env, list(plain.RULES), 12, fallback=False) > 80
-
-
-def test_on_a_lattice_finer_than_the_cells():
-    extents = [(1, 3, 2), (5, 2, 3), (4, 4, 1), (3, 3, 5), (2, 2, 4)]
-    env = task("boxes candidate", rows=6, extents=extents, grid=(4, 3, 4), unit=0.5)
-    assert compare(env, list(plain.RULES), 12, fallback=False) > 50
-
-
 GENERATOR = {
     "online_bph": "split_space_drops",
     "lsah": "split_spaces",
@@ -178,60 +176,16 @@ GENERATOR = {
     "best_fit": "split_spaces",
 }
 """What proposes all that a heuristic may choose."""
-
-
-MORE = [(name, "split_space_drops") for name in ("lsah", "br")]
-"""More than it may choose."""
+MORE = [(name, "split_space_drops") for name in ("lsah", "br")]  # more than it may choose
 
 
 @pytest.mark.parametrize(("name", "generator"), [*GENERATOR.items(), *MORE])
 def test_with_a_generator_that_proposes_all_it_may_choose(name, generator):
     """The choice equals that of loops that ignore the candidate list."""
     options = {"candidate_generator": generator, "num_candidates": 400}
-    env = task("boxes candidate", rows=8, **options)
-    assert compare(env, [name], 12, fallback=False) > 80
+    env = task("boxes candidate", **options)
+    compare(env, [name], 12)
     assert not env.state["overflow"].any()
-
-
-@pytest.mark.parametrize("mode", ["maps placement", "boxes candidate"])
-def test_with_several_visible_items(mode):
-    env = task(mode, rows=6, num_visible=3)
-    assert compare(env, list(plain.RULES), 8, fallback=False) > 40
-
-
-# ---------------------------------------------------------------------- small cases, by hand
-
-
-def after(placements, new, grid, mode="maps placement", **options):
-    """An environment in which ``(sides, x, y)`` have been put down and ``new`` is next."""
-    extents = [*(sides for sides, _, _ in placements), new]
-    options = {"num_items": len(extents), "orientations": "none", **options}
-    env = task(mode, 1, extents, grid, **options)
-    env.instances.item_id[:] = torch.arange(len(extents))
-    td = env.reset()
-    for _, x, y in placements:
-        action = offered(env, td, 0)[0, 0, x, y]
-        _, td = env.step_and_maybe_reset(td.set("action", torch.tensor([action])))
-    return env, td
-
-
-def choice_of(name, env, td, **options):
-    """Return the placement of a heuristic in a state, or None for no action."""
-    action = int(build(name, env, **options)(td.clone())["action"])
-    by_action = {value: key for key, value in offered(env, td, 0).items()}
-    return by_action.get(action)
-
-
-STEPS = [((2, 2, 2), 0, 0), ((1, 1, 1), 2, 2)]
-"""In 3 x 3 x 3: a block in the corner, and a small one in the opposite corner."""
-
-
-def test_online_bph_does_not_ask_whether_the_item_fits():
-    """The second lowest space is 2 wide; an item of 3 dropped there rests on the small block."""
-    env, td = after(STEPS, (3, 1, 1), (3, 3, 3))
-    assert choice_of("online_bph", env, td, fallback=False) == (0, 0, 0, 2)
-    env, td = after(STEPS, (3, 1, 1), (3, 3, 2))  # and where only that place is left
-    assert choice_of("online_bph", env, td, fallback=False) == (0, 0, 0, 2)
 
 
 # ---------------------------------------------------------------------- what else is promised
@@ -240,8 +194,13 @@ def test_online_bph_does_not_ask_whether_the_item_fits():
 def test_without_a_proposal():
     """A heuristic without a proposal plays the first legal action, or none and ends the episode."""
     # The corner of the only space lies between two points of the lattice.
-    env, td = after([((1, 2, 2), 0, 0)], (2, 2, 1), (4, 2, 2), grid_step=2)
-    assert choice_of("lsah", env, td) == (0, 0, 1, 0)
+    extents = [(1, 2, 2), (2, 2, 1)]
+    options = {"num_items": 2, "orientations": "none", "grid_step": 2}
+    env = task(rows=1, extents=extents, grid=(4, 2, 2), **options)
+    env.instances.item_id[:] = torch.arange(2)
+    root = env.reset().set("action", torch.tensor([0]))  # the first box, in the corner
+    _, td = env.step_and_maybe_reset(root)
+    assert place_of(env, int(build("lsah", env)(td.clone())["action"])) == (0, 0, 1, 0)
     stop = build("lsah", env, fallback=False)(td)
     assert stop["action"].tolist() == [-1]
     step = env.step(stop)["next"]
@@ -268,11 +227,11 @@ def test_br_plays_an_instance_alike_whatever_the_pool():
     assert all(torch.equal(actions, played[0]) for actions in played)
 
 
-@pytest.mark.parametrize("name", GENERATOR)
-@pytest.mark.parametrize("generator", ["split_spaces", "lowest_z"])
+@pytest.mark.parametrize(
+    ("name", "generator"),
+    [("online_bph", "split_spaces"), *((name, "lowest_z") for name in GENERATOR)],
+)
 def test_a_generator_that_leaves_places_out_is_refused(name, generator):
-    if generator == GENERATOR[name]:
-        return
     mode = "maps candidate" if generator == "lowest_z" else "boxes candidate"
     env = task(mode, rows=1, candidate_generator=generator, num_candidates=50)
     remedy = f"set candidate_generator='{GENERATOR[name]}'"
