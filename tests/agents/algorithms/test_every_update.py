@@ -9,7 +9,7 @@ from benchmarks.restarts import equal
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from tensordict import TensorDictBase
-from tests.agents.algorithms.test_every_agent import CASES, LEARNERS, small_config
+from tests.agents.algorithms.test_every_agent import CASES, LEARNERS, often, small_config
 from tests.agents.learning import shaken
 from torch import Tensor, nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
@@ -27,14 +27,14 @@ VARIANTS = {
 }
 """Options under which an agent runs other code."""
 SETTINGS: dict[str, tuple[str, ...]] = {case: (case,) for case in CASES} | VARIANTS
-OWN_MODE = list(LEARNERS)
-"""Every agent in its default action mode; what is checked for it holds for its other modes."""
-QUICK = (*OWN_MODE, "dqn candidate", "ppo multi_head", "hierarchical ordered")
-EVERY = [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in SETTINGS]
-"""All settings; those that differ only in their networks are slow tests."""
+EVERY = often(SETTINGS, *LEARNERS, "dqn candidate", "ppo multi_head", "hierarchical ordered")
+"""All settings; those that differ only in their networks are slow tests.
+
+Other tests take the agents in their default action modes: what they check holds for the others.
+"""
 ON_POLICY = [case for case in SETTINGS if case.startswith(("ppo", "afterstate"))]
 OFF_POLICY = [case for case in SETTINGS if case not in ON_POLICY]
-OWN_OFF_POLICY = [case for case in OWN_MODE if case in OFF_POLICY]
+OWN_OFF_POLICY = [case for case in LEARNERS if case in OFF_POLICY]
 RANDOM, DETERMINISTIC = ExplorationType.RANDOM, ExplorationType.DETERMINISTIC
 
 
@@ -137,7 +137,7 @@ def test_an_agent_moves_whole(case: str) -> None:
     assert {v.device.type for name, v in moved.items() if "_extra_state" not in name} == {"meta"}
 
 
-@pytest.mark.parametrize("case", OWN_MODE)
+@pytest.mark.parametrize("case", LEARNERS)
 def test_an_update_that_is_not_finite_is_left_out_and_counted(case: str) -> None:
     agent, broken = agent_of(case), batch_of(case)
     broken["next", "reward"].fill_(torch.nan)
@@ -219,7 +219,7 @@ def test_updates_reduce_the_error(case: str) -> None:
     assert errors[-1] < 0.7 * errors[0]
 
 
-@pytest.mark.parametrize("case", [case for case in OWN_MODE if case != "afterstate"])
+@pytest.mark.parametrize("case", [case for case in LEARNERS if case != "afterstate"])
 def test_bfloat16_is_for_the_networks_alone(case: str) -> None:
     exact = agent_of(case)
     rough = agent_of(case, "network.precision=bf16")
@@ -231,7 +231,7 @@ def test_bfloat16_is_for_the_networks_alone(case: str) -> None:
     assert coarse["loss"].item() == pytest.approx(fine["loss"].item(), rel=0.1, abs=0.02)
 
 
-@pytest.mark.parametrize("case", [case for case in OWN_MODE if case != "hierarchical"])
+@pytest.mark.parametrize("case", [case for case in LEARNERS if case != "hierarchical"])
 def test_the_learning_rate_follows_the_frames(case: str) -> None:
     agent = agent_of(case, "agent.lr_frames=100")
     options = config_of(case).agent
