@@ -4,16 +4,12 @@ import math
 
 import pytest
 import torch
-from tensordict import TensorDict
-from tests.agents.conftest import TINY_OVERRIDES
+from tests.agents.algorithms.test_every_agent import small_config
 from tests.agents.distributional import MODES, make_agent, sampled, small_env
-from torch import nn
 
 from agents.algorithms.iqn import IQN
 from agents.config.build import build_agent, build_env, build_replay
-from agents.config.compose import compose
-from agents.networks.readouts.quantile import CosineEmbedding, QuantileReadout
-from agents.networks.readouts.values import ActionNetwork
+from agents.networks.readouts.quantile import CosineEmbedding
 from agents.objectives.iqn import QuantileRegression, quantile_huber
 from agents.training.rollout import DeviceCollector
 
@@ -127,61 +123,22 @@ def test_a_replay_without_levels_bootstraps_at_level_one(env, batch):
     torch.testing.assert_close(agent.objective(held)["loss"], expected)
 
 
-class Bandit(ActionNetwork):
-    """Two arms, one state."""
+def test_the_default_kappa_learns_quantiles():
+    """The gradient changes its sign at the quantile, give or take a seventh of the spread.
 
-    def __init__(self, risk):
-        width = 32
-        super().__init__(["observation"], lambda d: QuantileReadout(d, risk=risk), width)
-        self.arms = nn.Parameter(torch.randn(2, width))
-        self.out = nn.Linear(width, 1)
-
-    def streams(self, observed, gain):
-        (seen,) = observed
-        hidden = self.arms * (gain if gain is not None else 1)
-        score = self.out(hidden.expand(len(seen), -1, -1)).transpose(1, 2)
-        return score.new_zeros(1), score[:, None]
-
-    def streams_of(self, observed, action, gain):
-        return gain.new_zeros(1), self.out(self.arms[action][:, None] * gain)[..., None]
-
-
-def fitted_quantiles(regression):
-    """Quantiles learned from returns of normal distribution: mean 0.5, spread 0.1."""
-    torch.manual_seed(0)
-    network = Bandit(None)
-    observed = TensorDict({"observation": torch.zeros(64, 1, 1)}, [64])
-    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
-    for step in range(1500):
-        optimizer.param_groups[0]["lr"] = 3e-3 * (1 - step / 1500)
-        tau = torch.rand(64, regression.num_taus)
-        found = network.quantiles_of(observed, torch.zeros(64, dtype=torch.int64), tau)
-        wanted = 0.5 + 0.1 * torch.randn(64, regression.num_target_taus)
-        optimizer.zero_grad()
-        regression.compare(found, wanted, tau)[0].mean().backward()
-        optimizer.step()
-    return network
-
-
-def test_the_value_at_risk_is_the_closed_form():
-    """CVaR of a normal distribution at level c: mean - spread * density(z_c) / c.
-
-    The former kappa, 1, gave -1.24 spreads for -1.75 at c = 0.1: expectiles, not quantiles.
+    The former kappa, 1, learned expectiles: a value at risk of -1.24 spreads for -1.75 at 0.1.
     """
     names = ("num_taus", "num_target_taus", "kappa")
-    agents = [compose("train", [f"agent={agent}"]).agent for agent in ("iqn", "ac_iqn")]
+    agents = [small_config(agent).agent for agent in ("iqn", "ac_iqn")]
     regression, other = (QuantileRegression(**{n: a[n] for n in names}) for a in agents)
     assert regression == other
-    network = fitted_quantiles(regression)
-    normal = torch.distributions.Normal(0.0, 1.0)
-    state = TensorDict({"observation": torch.zeros(1, 1, 1)}, [1])
-    for level in (0.1, 0.25, 1.0):
-        quantile = normal.icdf(torch.tensor(level)).clamp(max=10)
-        expected = 0.5 - 0.1 * normal.log_prob(quantile).exp() / level
-        fixed = Bandit(level)
-        fixed.load_state_dict(network.state_dict())
-        found = fixed(state.clone())["action_value"][0, 0]
-        torch.testing.assert_close(found, expected, rtol=0, atol=0.015)
+    returns = torch.distributions.Normal(0.5, 0.1)
+    wanted = returns.icdf((torch.arange(1_000) + 0.5) / 1_000)[None]
+    tau = torch.tensor([[0.01, 0.1, 0.25, 0.5, 0.9]])
+    for distance in (-0.015, 0.015):
+        found = (returns.icdf(tau) + distance).requires_grad_()
+        (gradient,) = torch.autograd.grad(regression.compare(found, wanted, tau)[0].sum(), found)
+        assert (gradient.sign() * distance > 0).all()
 
 
 # ---------------------------------------------------------------------- levels in a replay
@@ -191,8 +148,7 @@ def test_the_value_at_risk_is_the_closed_form():
 def test_levels_from_the_state_are_learned_from(agent):
     """They stay in the replay, so that targets follow the policy that acts."""
     torch.manual_seed(0)
-    small = ["agent.batch_size=4", "replay.capacity=64", "env.num_envs=4"]
-    config = compose("train", [*TINY_OVERRIDES, f"agent={agent}", "agent.risk=support", *small])
+    config = small_config(agent, "agent.risk=support")
     env = build_env(config)
     made = build_agent(config, env)
     replay = build_replay(config, env, made)
