@@ -101,10 +101,6 @@ def test_a_sweep_adds_the_options_of_the_run_s_agent() -> None:
         sweep._check(Request("eval", overrides, []))
 
 
-def exploit(victim: Path) -> dict[str, Any]:
-    return {"_target_": "os.mkdir", "_args_": [str(victim)]}
-
-
 def payloads(victim: Path) -> dict[str, dict[str, Any]]:
     """Sections of a foreign run, each of which would make a folder or read the environment.
 
@@ -112,15 +108,10 @@ def payloads(victim: Path) -> dict[str, dict[str, Any]]:
     """
     agent = {"_target_": DQN, "_partial_": True}
     return {
-        "no target above": {"items": {"paths": [{"deep": [exploit(victim)]}]}},
         "known target elsewhere": {
             "agent": agent | {"lr": {"_target_": "agents.loggers.logging.CSVLogger", "folder": "."}}
         },
         "target that is no name": {"agent": agent | {"lr": {"_target_": ["os.mkdir"]}}},
-        "target by reference": {
-            "agent": {"_target_": "${items.name}", "_args_": [str(victim)]},
-            "items": {"name": "os.mkdir"},
-        },
         "second interpolation": {"agent": agent | {"lr": "${seed}${oc.env:HOME}"}},
         "nested interpolation": {"agent": agent | {"lr": "${${items.which}:HOME}"}},
         "escaped": {"agent": agent | {"lr": "\\${oc.env:HOME}"}},

@@ -4,34 +4,20 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from agents.cli import main as cli
 from agents.cli import protocols, validate
 from agents.cli.protocols import PROTOCOLS, Window
 
-TINY = {"V1": 12, "V2": 12}
 
-
-@pytest.fixture
-def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave V1 and V2, with a dozen instances and a window that every result meets."""
+def test_it_reports_every_seed_and_writes_it_all(tmp_path: Path, monkeypatch, capsys) -> None:
+    """V1 and V2 play a dozen instances here, with a window that every result meets."""
     wide = {"utilization": Window(0.5, 0.5)}
-    everything = protocols.protocols()
-
-    def small(full: bool = False) -> tuple[protocols.Protocol, ...]:
-        kept = [p for p in everything if p.name in ("V1", "V2")]
-        return tuple(
-            replace(p, instances=TINY[p.name], windows=wide if p.windows else {}) for p in kept
-        )
-
-    monkeypatch.setattr(validate, "protocols", small)
-
-
-@pytest.mark.usefixtures("_tiny")
-def test_it_reports_every_seed_and_writes_it_all(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    small = [
+        replace(protocol, instances=12, windows=wide if protocol.windows else {})
+        for protocol in protocols.protocols()
+        if protocol.name in ("V1", "V2")
+    ]
+    monkeypatch.setattr(validate, "protocols", lambda full=False: small)
     target = tmp_path / "found" / "validation.json"
     assert cli.main(["validate", "--seeds", "2", "--json", str(target)]) == 0
     said = capsys.readouterr().out
@@ -42,10 +28,7 @@ def test_it_reports_every_seed_and_writes_it_all(
     assert found["machine"]["processor"]
 
 
-@pytest.mark.usefixtures("_tiny")
-def test_a_missed_window_is_exit_code_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missed_window_is_exit_code_1(monkeypatch, capsys) -> None:
     impossible = replace(PROTOCOLS[0], instances=4, windows={"utilization": Window(0.9, 0.01)})
     monkeypatch.setattr(validate, "protocols", lambda full=False: (impossible,))
     assert cli.main(["validate"]) == 1
