@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from tensordict import TensorDictBase
-from tests.agents.conftest import TINY_OVERRIDES, FakeAgent
+from tests.agents.conftest import TINY_OVERRIDES, TINY_RUN, FakeAgent
 from tests.agents.training.test_trainer import trainer_of
 
 from agents.cli import main as cli
@@ -20,14 +19,11 @@ from agents.training.trainer import NonFiniteError, Trainer
 from packing_env import PackingEnv
 
 Make = Callable[..., PackingEnv]
-RUN = [
-    *TINY_OVERRIDES, "agent.batch_size=4", "trainer.frames=512", "trainer.log_every=64",
-    "curve=null",
+DQN = [*TINY_RUN, "trainer.frames=512"]
+PPO = [
+    *TINY_OVERRIDES, "agent=ppo", "agent.batch_size=4", "replay.horizon=8", "trainer.frames=512",
+    "trainer.log_every=64", "curve=null",
 ]  # fmt: skip
-OPTIONS = {
-    "dqn": ["replay.capacity=500", "trainer.warmup=32", "trainer.update_every=16"],
-    "ppo": ["agent=ppo", "replay.horizon=8"],
-}
 
 
 def number(trainer: Trainer) -> int:
@@ -76,17 +72,15 @@ def test_the_first_failed_one_of_the_last_eight_is_kept(
     assert number(trainer) == update + 1  # the first update is made after the second step
 
 
-def failed_run(place: Path, capsys: Any, agent: str = "dqn") -> Path:
+def failed_run(place: Path, capsys, options: list[str]) -> Path:
     """Train until it fails; return the failed checkpoint."""
-    assert cli.main(["train", *RUN, *OPTIONS[agent], f"run_dir={place}"]) == 1
+    assert cli.main(["train", *options, f"run_dir={place}"]) == 1
     assert "load_failed" in capsys.readouterr().out
     (failed,) = (place / checkpoint.FOLDER).glob(f"{checkpoint.FAILED}*")
     return failed
 
 
-def test_the_batch_of_a_failed_run_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_the_batch_of_a_failed_run_is_loaded(tmp_path: Path, monkeypatch, capsys) -> None:
     step = DeviceCollector.step
 
     def poisoned(self: DeviceCollector) -> TensorDictBase:
@@ -96,21 +90,19 @@ def test_the_batch_of_a_failed_run_is_loaded(
 
     with monkeypatch.context() as patch:
         patch.setattr(DeviceCollector, "step", poisoned)
-        failed = failed_run(tmp_path / "run", capsys, "ppo")
+        failed = failed_run(tmp_path / "run", capsys, PPO)
     learner, batch = load_failed(failed)
     assert batch["next", "reward"].isnan().any()
     assert float(learner.update(batch)["skipped"]) == 1
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
-def test_the_failed_update_is_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_the_failed_update_is_repeated(tmp_path: Path, monkeypatch, capsys) -> None:
     def poisoned(value: torch.Tensor, target: torch.Tensor, reduction: str) -> torch.Tensor:
         return (value - target).mul(0).sqrt()  # its gradient is NaN
 
     monkeypatch.setattr("agents.algorithms.dqn.functional.smooth_l1_loss", poisoned)
-    agent, batch = load_failed(failed_run(tmp_path / "run", capsys))
+    agent, batch = load_failed(failed_run(tmp_path / "run", capsys, DQN))
     with (
         pytest.warns(UserWarning, match="Error detected in MulBackward0"),
         torch.autograd.detect_anomaly(check_nan=True),
