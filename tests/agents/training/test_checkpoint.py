@@ -56,15 +56,6 @@ def test_the_newest_whole_one_is_found(saved: Path, tmp_path: Path) -> None:
         checkpoint.load(newer)
 
 
-@pytest.mark.parametrize("name", ["tensors.pt", "meta.json"])
-def test_altered_files_are_refused(saved: Path, name: str) -> None:
-    content = bytearray((saved / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (saved / name).write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"{name}: truncated or altered"):
-        checkpoint.load(saved)
-
-
 class Malice:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -133,7 +124,7 @@ class Crash(BaseException):
 
 @pytest.mark.parametrize("same_frame", [False, True])
 def test_whatever_the_moment_of_a_crash_a_whole_one_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_frame: bool
+    tmp_path: Path, monkeypatch, same_frame: bool
 ) -> None:
     """The crash comes after each file operation in turn; the next save must then work."""
     frames = 1 if same_frame else 2

@@ -12,16 +12,9 @@ from agents.cli.main import main
 from agents.training import checkpoint
 
 TINY_RUN = [
-    "agent=afterstate",
-    "env=cuboid_online",
-    "env.num_envs=4",
-    "env.pool_size=16",
-    "replay.horizon=4",
-    "trainer.frames=32",
-    "network.width=8",
-    "evaluation.instances=0",
-    "curve=null",
-]
+    "agent=afterstate", "env=cuboid_online", "env.num_envs=4", "env.pool_size=16",
+    "replay.horizon=4", "trainer.frames=32", "network.width=8", "curve=null",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -31,46 +24,29 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_an_exported_policy_plays_as_its_run_does(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exported_policy_plays_as_its_run_does(run: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(checkpoint, "PRETRAINED", tmp_path / "pretrained")
-    export_policy(run, tmp_path / "pretrained" / "mine")
-    found = checkpoint.load("pretrained/mine")
-    assert set(found.state["agent"]) == {"policy"}
-    assert found.meta["config"]["run_dir"] is None
-    results = []
-    for name, chosen in (("a", run), ("b", "pretrained/mine")):
-        options = [
-            f"checkpoint={chosen}",
-            "evaluation.heuristics=[]",
-            "evaluation.instances=4",
-            "evaluation.rows=4",
-        ]
-        assert main(["eval", *options, f"run_dir={tmp_path / name}"]) == 0
-        results.append((tmp_path / name / "results.json").read_text())
-    values = [eval_values(text) for text in results]
-    assert values[0] == values[1]
-    assert main(["train", "resume=pretrained/mine"]) != 0
-
-
-def test_an_exported_policy_may_be_played_with_other_options(run: Path, tmp_path: Path) -> None:
-    """Weights that were learned on large cells act on small ones, and are exported for those."""
-    export_policy(run, tmp_path / "mine", ["env.num_visible=2", "env.num_envs=3"])
-    config = checkpoint.read_meta(tmp_path / "mine")["config"]
-    learned = checkpoint.read_meta(run)["config"]
-    assert (config["env"]["num_visible"], config["env"]["num_envs"]) == (2, 3)
-    changed = {"env", "run_dir"}
-    assert {k: config[k] for k in config.keys() - changed} == {
-        k: learned[k] for k in learned.keys() - changed
-    }
     with pytest.raises(ConfigAttributeError, match="cel"):
         export_policy(run, tmp_path / "other", ["env.cel=0.005"])
+    export_policy(run, tmp_path / "pretrained" / "mine", ["env.num_envs=3"])
+    found = checkpoint.load("pretrained/mine")
+    assert set(found.state["agent"]) == {"policy"}
+    config = checkpoint.read_meta(run)["config"]
+    env = {**config["env"], "num_envs": 3}
+    assert found.meta["config"] == {**config, "env": env, "run_dir": None}
+    played = []
+    for name, chosen in (("a", run), ("b", "pretrained/mine")):
+        options = ["evaluation.heuristics=[]", "evaluation.instances=4", f"checkpoint={chosen}"]
+        assert main(["eval", *options, f"run_dir={tmp_path / name}"]) == 0
+        results = json.loads((tmp_path / name / "results.json").read_text())
+        played.append(results["policies"]["afterstate"]["instances"]["utilization"])
+    assert played[0] == played[1]
+    assert main(["train", "resume=pretrained/mine"]) != 0
 
 
 @pytest.mark.parametrize("changes", [[], ["reward=item"]])
 def test_values_of_other_rewards_are_told(
-    run: Path, changes: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    run: Path, changes: list[str], tmp_path: Path, caplog
 ) -> None:
     """Values in volumes and rewards in numbers of items do not add up."""
     options = ["evaluation.instances=1", "evaluation.heuristics=[]", f"run_dir={tmp_path / 'new'}"]
@@ -79,11 +55,6 @@ def test_values_of_other_rewards_are_told(
     warned = [line for line in said if "were learned with the rewards" in line]
     assert len(warned) == len(changes)
     assert all("{'item': 1.0}" in line and str(run) in line for line in warned)
-
-
-def eval_values(text: str) -> list[float]:
-    policy = json.loads(text)["policies"]["afterstate"]
-    return policy["instances"]["utilization"]
 
 
 @pytest.mark.parametrize("name", checkpoint.pretrained())

@@ -1,25 +1,22 @@
 """A resumed run equals an uninterrupted one bit for bit; a run that could not is refused."""
 
-import copy
 import csv
 import json
 import math
 import random
 import time
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig
-from tests.agents.algorithms.test_every_agent import CASES
-from tests.agents.conftest import TINY_OVERRIDES, TINY_RUN
+from tests.agents.algorithms.test_every_agent import CASES, often, small_config
+from tests.agents.conftest import TINY_RUN
 
 from agents.cli import main as cli
 from agents.config.build import build_trainer
-from agents.config.compose import compose
 from agents.loggers.logging import CSVLogger
+from agents.nested import walk
 from agents.training import checkpoint, resume
 from agents.training.trainer import Trainer
 from packing_env import kernels
@@ -29,16 +26,10 @@ CLOCKS = ("elapsed", "logged", "seconds", "frames_per_second")
 """Entries of a state that differ between any two runs."""
 
 
-@cache
-def composed(*overrides: str) -> DictConfig:
-    """The configuration of the tiny task; do not change it."""
-    return compose("train", [*TINY_OVERRIDES, *overrides])
-
-
 def trainer_of(case: str, *overrides: str, seed: int = 0) -> Trainer:
     """Return a training loop on the tiny task, from a configuration of the command line."""
-    sizes = ["env.num_envs=20", f"trainer.frames={FRAMES}", "trainer.log_every=150", *overrides]
-    config = copy.deepcopy(composed(*CASES[case], *sizes))
+    sizes = ["env.num_envs=20", f"trainer.frames={FRAMES}", "trainer.log_every=150"]
+    config = small_config(case, *sizes, *overrides)
     if "horizon" in config.replay:
         config.replay.horizon = 6  # so that a rollout is under way at the break
         config.agent.batch_size = 60
@@ -51,28 +42,25 @@ def trainer_of(case: str, *overrides: str, seed: int = 0) -> Trainer:
     return build_trainer(config)
 
 
-def differing(one: Any, other: Any, where: str = "") -> list[str]:
+def differing(one: Any, other: Any) -> list[str]:
     """Return the places where two states differ in any bit, except in clocks."""
-    if isinstance(one, dict):
-        if one.keys() != other.keys():
-            return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))}"]
-        inner = [
-            differing(one[key], other[key], f"{where}/{key}") for key in one if key not in CLOCKS
-        ]
-        return [place for places in inner for place in places]
-    if isinstance(one, (list, tuple)):
-        inner = [
-            differing(a, b, f"{where}/{i}") for i, (a, b) in enumerate(zip(one, other, strict=True))
-        ]
-        return [place for places in inner for place in places]
-    if isinstance(one, torch.Tensor):
-        equal = one.dtype == other.dtype and torch.equal(bits(one), bits(other))
-        return [] if equal else [where]
-    return [] if one == other else [where]
+    found = [
+        {
+            place: bits(value)
+            for place, value in walk(state, separator="/")
+            if not isinstance(value, (dict, list, tuple)) and Path(place).name not in CLOCKS
+        }
+        for state in (one, other)
+    ]
+    return sorted({place for place, _ in found[0].items() ^ found[1].items()})
 
 
-def bits(value: torch.Tensor) -> torch.Tensor:
-    return value.contiguous().view(-1).view(torch.uint8) if value.numel() else value
+def bits(value: Any) -> Any:
+    """Return a tensor's dtype, shape and bytes."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    whole = value.detach().cpu().contiguous().view(-1)
+    return value.dtype, value.shape, whole.view(torch.uint8).numpy().tobytes()
 
 
 def rows_of(folder: Path) -> list[dict[str, str]]:
@@ -105,14 +93,9 @@ def check_halves(folder: Path, case: str, *overrides: str) -> None:
     assert rows_of(folder / "run") == rows_of(folder / "whole")
 
 
-OFTEN = ("ppo", "sac", "hierarchical")
-"""In every test run; the others are slow tests. `test_distributed.py` resumes Rainbow."""
-
-
-@pytest.mark.parametrize(
-    "case", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
-)
+@pytest.mark.parametrize("case", often(CASES, "ppo", "sac", "hierarchical"))
 def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> None:
+    """`test_distributed.py` resumes Rainbow."""
     check_halves(tmp_path, case)
 
 
@@ -124,7 +107,7 @@ def test_so_it_is_with_the_replay_and_the_collector_of_torchrl(tmp_path: Path) -
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore:.*deterministic:UserWarning")
 @pytest.mark.parametrize("case", CASES)
-def test_so_it_is_on_a_gpu(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_it_is_on_a_gpu(case: str, tmp_path: Path, monkeypatch) -> None:
     """Operations use deterministic kernels if CUDA has one."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -143,20 +126,20 @@ def train(*arguments: str) -> int:
     return cli.main(["train", *arguments])
 
 
-def test_the_command_goes_on_in_the_runs_folder(tmp_path: Path, capsys: Any) -> None:
+def test_the_command_goes_on_in_the_runs_folder(tmp_path: Path, capsys) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
-    assert train(*RUN, "trainer.frames=400", f"run_dir={other}") == 0
-    assert train(*RUN, "trainer.frames=200", f"run_dir={one}") == 0
-    assert train(f"resume={one}", "trainer.frames=400") == 0
-    assert f"continuing from {one}/checkpoints/000000000200, after 200 frames" in (
+    assert train(*RUN, "trainer.frames=200", f"run_dir={other}") == 0
+    assert train(*RUN, "trainer.frames=104", f"run_dir={one}") == 0
+    assert train(f"resume={one}", "trainer.frames=200") == 0
+    assert f"continuing from {one}/checkpoints/000000000104, after 104 frames" in (
         "".join(capsys.readouterr().out.split("\n"))
     )
     assert differing(checkpoint.load(one).state, checkpoint.load(other).state) == []
     assert rows_of(one) == rows_of(other)
-    assert json.loads((one / "run.json").read_text())["resumed"]["from"].endswith("000000000200")
+    assert json.loads((one / "run.json").read_text())["resumed"]["from"].endswith("000000000104")
 
 
-def test_a_new_folder_a_new_logger_and_a_small_checkpoint(tmp_path: Path, capsys: Any) -> None:
+def test_a_new_folder_a_new_logger_and_a_small_checkpoint(tmp_path: Path, capsys) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     small = ["checkpoint.replay=false", f"run_dir={one}"]
     assert train(*RUN, "trainer.frames=200", *small) == 0
@@ -185,14 +168,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("seed=3", "seed=0 and not 3"),
     ],
 )
-def test_other_settings_are_refused(run: Path, capsys: Any, change: str, said: str) -> None:
+def test_other_settings_are_refused(run: Path, capsys, change: str, said: str) -> None:
     before = sorted(run.rglob("*"))
     assert train(f"resume={run}", "trainer.frames=80", change) == 2
     assert said in " ".join(capsys.readouterr().err.split())
     assert sorted(run.rglob("*")) == before
 
 
-def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert train(*RUN, "trainer.frames=40", "resume=auto") == 0
     assert "no checkpoint was found, so training starts from nothing" in capsys.readouterr().out
@@ -207,7 +190,7 @@ def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsy
     assert checkpoint.find("later").name == f"{160:012d}"
 
 
-def test_the_best_checkpoint_of_an_evaluation_is_kept(tmp_path: Path, capsys: Any) -> None:
+def test_the_best_checkpoint_of_an_evaluation_is_kept(tmp_path: Path, capsys) -> None:
     """No save is due at an evaluation's frames, and rows logged later have no score."""
     run = ["trainer.frames=400", "trainer.log_every=32", "trainer.evaluate_every=128"]
     run += ["trainer.save_every=72", "evaluation.instances=4", "checkpoint.keep=1"]
@@ -238,9 +221,7 @@ def test_checkpoints_rotate(tmp_path: Path) -> None:
     assert sorted(int(p.name.removeprefix("failed-")) for p in left.iterdir()) == [5, 6]
 
 
-def test_compiling_takes_nothing_of_the_time(
-    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiling_takes_nothing_of_the_time(tmp_path: Path, capsys, monkeypatch) -> None:
     """The first run on a machine spent all of `trainer.minutes` on kernels and learned nothing."""
     step = Trainer.step
 

@@ -5,12 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from tests.agents.training.test_trainer import real_trainer
 from tests.counting import CallSites
 
 from agents.loggers.logging import NullLogger
-from agents.loggers.meter import Meter
 from agents.training.trainer import Trainer
 from packing_env import PackingEnv
 
@@ -18,7 +16,7 @@ from packing_env import PackingEnv
 @pytest.fixture
 def trainer(tiny: Callable[..., PackingEnv]) -> Trainer:
     made = real_trainer(tiny(4))
-    made.every["log"], made.total = 32, made.frames + 4
+    made.every["log"], made.total = 16, made.frames + 4
     made.run(NullLogger(Path()))  # what was due is logged: intervals begin here
     return made
 
@@ -34,14 +32,5 @@ def reads_of(work: Callable[[], object]) -> Counter[str]:
 
 def test_a_run_reads_twice_per_interval(trainer: Trainer) -> None:
     """A log reads all metrics at once, and one flag of skipped updates; the end reads three."""
-    trainer.total = trainer.frames + 2 * 32
+    trainer.total = trainer.frames + 2 * 16
     assert reads_of(lambda: trainer.run(NullLogger(Path()))).total() == 2 * 2 + 3
-
-
-def test_metrics_come_in_one_piece() -> None:
-    meter = Meter()
-    for index in range(40):
-        meter.add(f"metric{index}", torch.full((3,), float(index)))
-    found: dict[str, float] = {}
-    assert reads_of(lambda: found.update(meter.read())).total() == 1
-    assert found == {f"metric{index}": index for index in range(40)}

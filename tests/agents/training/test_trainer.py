@@ -88,22 +88,6 @@ def real_trainer(env: PackingEnv) -> Trainer:
     return trainer
 
 
-def test_a_time_budget_ends_it(tiny: Make, tmp_path: Path) -> None:
-    trainer = trainer_of(tiny(4), frames=10**9, minutes=0.2 / 60)
-    assert trainer.run(NullLogger(tmp_path))
-    assert trainer.budget == pytest.approx(0.2)
-    assert trainer.elapsed >= trainer.budget
-    assert trainer.frames < 10**9
-
-
-def test_it_stops_when_asked_and_continues(tiny: Make, tmp_path: Path) -> None:
-    trainer = trainer_of(tiny(4))
-    assert not trainer.run(NullLogger(tmp_path), should_stop=lambda: trainer.frames >= 24)
-    assert trainer.frames == 24
-    assert trainer.run(NullLogger(tmp_path))
-    assert trainer.frames == 48
-
-
 def test_nothing_broken_is_saved_between_two_logs(tiny: Make, tmp_path: Path) -> None:
     env = tiny(4)
     trainer = trainer_of(env, FakeAgent(env, fail_at=2), save_every=4)
@@ -117,7 +101,7 @@ def test_nothing_broken_is_saved_between_two_logs(tiny: Make, tmp_path: Path) ->
     "returned", [None, torch.zeros(()), {"loss": 0.5}, {"los": torch.zeros(())}]
 )
 def test_an_update_that_returns_no_loss_is_named(
-    returned: object, tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    returned: object, tiny: Make, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(FakeAgent, "update", lambda self, batch: returned)
     with pytest.raises(ParameterError, match=r"FakeAgent\.update.*'loss'"):
