@@ -239,7 +239,10 @@ class _Session:
             failed = False
         except NonFiniteError:
             failed = True
-        meta = meta_of(self.config) | {"metrics": runs.finite(self.trainer.last)}
+        metrics = runs.finite(self.trainer.last)
+        if self.trainer.frames > self.trainer.logged_frames:  # other weights were evaluated
+            metrics = {key: v for key, v in metrics.items() if not key.startswith(HELD_OUT)}
+        meta = meta_of(self.config) | {"metrics": metrics}
         self._check_best(meta["metrics"])
         # 2. Write it; rank 0 removes old ones.
         state = self.trainer.state_dict(replay=bool(options.replay))
