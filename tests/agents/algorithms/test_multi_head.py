@@ -60,22 +60,6 @@ def test_the_joint_probability_sums_to_one_over_all_placements() -> None:
     assert spread  # it is not the uniform distribution that sums to one
 
 
-@pytest.mark.parametrize("mode", NETWORKS)
-def test_rollout_and_update_agree(mode: str) -> None:
-    env = task(mode)
-    policy, seen = policy_of(env), states(env, 6)
-    torch.manual_seed(0)
-    played = policy(seen.exclude("action"))
-    rows = torch.randperm(len(seen))  # in another batch, at another place
-    for part in rows.chunk(5):
-        found = policy.evaluate(played[part], played["action"][part])
-        torch.testing.assert_close(
-            found.log_prob, played["action_log_prob"][part], rtol=1e-5, atol=1e-5
-        )
-        expected = played["state_value"][part].squeeze(-1)
-        torch.testing.assert_close(found.value, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_actions_are_legal_and_drawn_as_their_probabilities_say() -> None:
     env = task(num_envs=1)
     policy, root = policy_of(env), env.reset()

@@ -89,8 +89,3 @@ def test_hidden_items_do_not_change_a_decision() -> None:
 def test_other_tasks_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(options))):
         Finalists(task(**options), "deepest_bottom_left")
-
-
-def test_a_limit_of_zero_is_refused() -> None:
-    with pytest.raises(ParameterError, match="limit"):
-        Finalists(task(), "random_legal", limit=0.0)
