@@ -25,9 +25,9 @@ def build(task: str = "cuboid_online", num_envs: int = 4, **options) -> PackingE
     return make_env(task, num_envs=num_envs, **given)
 
 
-def random_rollout(rows: int, length: int, seed: int = 0) -> TensorDict:
+def random_rollout(rows: int, length: int) -> TensorDict:
     """Return random values, rewards and ends of episodes."""
-    generator = stream(seed)
+    generator = stream()
 
     def draw(*shape: int) -> torch.Tensor:
         return torch.rand(*shape, 1, generator=generator)
@@ -138,8 +138,8 @@ def test_a_policy_plays_items_that_it_was_not_trained_on() -> None:
     assert bound.value.windows.sizes != policy.value.windows.sizes  # those of its own items
     assert not torch.equal(bound.afterstates.top, policy.afterstates.top)
     assert policy.afterstates.top.shape[0] == len(env.catalogue)
-    played = evaluate(other, policy, 4)  # binds by itself
-    again = evaluate(other, bound, 4)
+    played = evaluate(other, policy)  # binds by itself
+    again = evaluate(other, bound)
     assert torch.equal(played.metrics["utilization"], again.metrics["utilization"])
 
 
@@ -151,9 +151,8 @@ def test_weights_of_one_law_of_boxes_pack_another(low: int, high: int) -> None:
     """
     law = {"name": "uniform_cuboids", "low": low, "high": high}
     env = make_env("cuboid_online", 64, generator=law, split="test", draw="sequential")
-    policy = load_policy("pretrained/cuboid_online", env)
+    played = evaluate(env, load_policy("pretrained/cuboid_online", env), 64)
     rule = heuristics.build("deepest_bottom_left", env)
-    played = evaluate(env, policy, 64)
     gain = paired_difference(played, evaluate(env, rule, 64))
     assert gain.mean - gain.half_width > 0.08
     other = make_env("cuboid_online", 1, pool_size=4)
@@ -210,11 +209,11 @@ def test_the_order_in_which_a_policy_names_its_inputs_does_not_matter() -> None:
 
 def test_continuous_boxes_are_held_out_with_boxes_of_their_own() -> None:
     """Every stream has sides of its own, so those of training fit no other stream."""
-    small = ["env.num_envs=4", "env.pool_size=4", "evaluation.instances=4", "evaluation.rows=4"]
+    small = ["env.num_envs=4", "env.pool_size=4", "evaluation.instances=4"]
     config = compose("train", ["experiment=learn_continuous_s2", *small])
     env = build_env(config)
     agent = build_agent(config, env)
     held_out = build_held_out(config, env)
-    assert evaluate(held_out, agent.policy, 4).estimate("utilization").mean > 0.3
+    assert evaluate(held_out, agent.policy).estimate("utilization").mean > 0.3
     sides = [set(map(tuple, each.catalogue.extent.tolist())) for each in (env, held_out)]
     assert len(sides[0] & sides[1]) < 0.1 * len(sides[0])

@@ -48,10 +48,10 @@ def bad_run(run: Path) -> Path:
     return run
 
 
-def history(count: int = 80, low: int = 1) -> Path:
-    """Write orders of 40 boxes whose sides are uniform from ``low`` to 3 cells."""
+def history(count: int = 80, sides: tuple[int, ...] = (1, 2, 3)) -> Path:
+    """Write orders of 40 boxes with random sides, in cells."""
     draw = random.Random(0)
-    orders = [[[draw.randint(low, 3) for _ in range(3)] for _ in range(40)] for _ in range(count)]
+    orders = [[[draw.choice(sides) for _ in range(3)] for _ in range(40)] for _ in range(count)]
     return written(orders)
 
 
@@ -95,10 +95,8 @@ def test_a_history_that_teaches_nothing_keeps_the_old_weights(bad_run: Path, cap
 
 def test_boxes_of_other_footprints_can_be_learned_from(run: Path) -> None:
     """The run has six footprints; sides of 2 and 3 have three, and sides of 2 to 5 have ten."""
-    draw = random.Random(0)
     for sides in ((2, 3), (2, 3, 4, 5)):
-        orders = [[[draw.choice(sides) for _ in range(3)] for _ in range(40)] for _ in range(80)]
-        results = adapted(run, written(orders), frames=256)
+        results = adapted(run, history(sides=sides), frames=256)
         assert results["policies"]["old"]["summary"]["utilization"]["mean"] > 0.3
         shutil.rmtree("adapted")
 

@@ -1,5 +1,6 @@
 """A program that several processes run: what they learn together, beside what one would learn."""
 
+import copy
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -30,11 +31,11 @@ FAMILIES = {  # and what the gradient of a shard is compared with
     "ppo multi_head": ("whole",),
     "afterstate": ("whole",),  # shards differ in the number of afterstates that are learned
 }
-QUICK = ("dqn", "ddpg", "ppo", "afterstate")
+QUICK = ("ddpg", "ppo", "afterstate")
 """One agent of each kind.
 
-dqn has one optimizer, ddpg several; the samples of ppo have equal weight; the shards of afterstate
-differ in their number of samples.
+ddpg has several optimizers; the samples of ppo have equal weight; the shards of afterstate differ
+in their number of samples.
 """
 ROWS = 4
 
@@ -78,23 +79,15 @@ class Family:
         for _ in range(4 if on_policy else 6):
             replay.extend(trainer.collector.step())
         self.batch = (replay.take() if on_policy else replay.sample(ROWS * size)).clone()
-        self.state = _copied(self.agent.state_dict())
+        self.state = copy.deepcopy(self.agent.state_dict())
 
     def gradient(self, rows: slice, seed: int) -> torch.Tensor:
         """Return the gradient of the first step of an update on some rows."""
-        self.agent.load_state_dict(_copied(self.state))
+        self.agent.load_state_dict(copy.deepcopy(self.state))
         torch.manual_seed(seed)
         with recorded() as found:
             self.agent.update(self.batch[rows].clone())
         return found[0]
-
-
-def _copied(state: Any) -> Any:
-    if isinstance(state, torch.Tensor):
-        return state.clone()
-    if isinstance(state, dict):
-        return {key: _copied(value) for key, value in state.items()}
-    return [_copied(value) for value in state] if isinstance(state, list) else state
 
 
 def differences(world: World, families: dict[str, Family], wanted: Any) -> dict[str, float]:
@@ -112,7 +105,7 @@ def differences(world: World, families: dict[str, Family], wanted: Any) -> dict[
 
 def trained(world: World, updates: int, case: str, *options: str) -> Trainer:
     """Return a trainer after some updates."""
-    config = small_config(case, "trainer.frames=1e6", *options)
+    config = small_config(case, "trainer.frames=1000000", *options)
     torch.manual_seed(0)
     trainer: Trainer = build_trainer(config, row_offset=ROWS * world.rank)
     torch.manual_seed(world.rank)
@@ -172,22 +165,12 @@ def gradients(size: int, cases: tuple[str, ...]) -> Callable[[World], Any]:
     return lambda world: differences(world, families, wanted)
 
 
-def many_updates(world: World) -> dict[str, list[torch.Tensor]]:
-    """Return the weights of some agents after a hundred updates."""
-    cases = {"rainbow": ["replay=prioritized"], "ppo": [], "afterstate": []}
-    return {case: parameters(trained(world, 100, case, *more)) for case, more in cases.items()}
-
-
 def main(what: str, folder: str) -> None:
     """Run the quick or the full comparison in every process, and save each process's results."""
-    size = int(os.environ["WORLD_SIZE"])
-    work: dict[str, Callable[[World], Any]]
+    compared = gradients(int(os.environ["WORLD_SIZE"]), QUICK if what == "quick" else (*FAMILIES,))
+    work: dict[str, Callable[[World], Any]] = {"gradients": compared}
     if what == "quick":
-        compared = gradients(size, QUICK)
-        work = {"gate": gate, "stopped": stopped, "weights": weights, "gradients": compared}
-    else:
-        compared = gradients(size, tuple(FAMILIES))
-        work = {"many_updates": many_updates, "gradients": compared}
+        work |= {"gate": gate, "stopped": stopped, "weights": weights}
     with joined("cpu", timeout=200) as world:
         found = {name: together(world) for name, together in work.items()}
         torch.save(found, f"{folder}/rank{world.rank}.pt")
