@@ -20,24 +20,14 @@ TINY = {
     "pool_size": 24,
 }
 TINY_OVERRIDES = [
-    "items=example_cuboids",
-    "items.extents=[[0.02,0.02,0.02],[0.04,0.02,0.02]]",
-    "env.container=[0.08,0.08,0.06]",
-    "env.cell=0.02",
-    "env.num_items=6",
-    "env.num_envs=4",
+    "items=example_cuboids", "items.extents=[[0.02,0.02,0.02],[0.04,0.02,0.02]]",
+    "env.container=[0.08,0.08,0.06]", "env.cell=0.02", "env.num_items=6", "env.num_envs=4",
     "env.pool_size=24",
-]
+]  # fmt: skip
 TINY_RUN = [
-    *TINY_OVERRIDES,
-    "trainer.warmup=16",
-    "trainer.update_every=16",
-    "trainer.log_every=32",
-    "agent.batch_size=4",
-    "network.channels=4",
-    "replay.capacity=200",
-    "curve=null",
-]
+    *TINY_OVERRIDES, "trainer.warmup=16", "trainer.update_every=16", "trainer.log_every=32",
+    "agent.batch_size=4", "network.channels=4", "replay.capacity=200", "curve=null",
+]  # fmt: skip
 """A run of the command ``train`` that takes a second."""
 
 

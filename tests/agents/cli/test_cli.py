@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,64 +56,40 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_missing_gpu_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_gpu_is_said(capsys) -> None:
     assert "use device=cpu" in refused(capsys, "train", *TINY_OVERRIDES, "device=cuda")
 
 
-@pytest.mark.parametrize("works", [True, False])
-def test_the_device_is_a_gpu_that_works(monkeypatch: pytest.MonkeyPatch, works: bool) -> None:
-    def zeros(*_: Any, device: str) -> Tensor:
+def test_the_device_is_a_gpu_that_works(monkeypatch) -> None:
+    def broken(*_: Any, device: str) -> Tensor:
         assert device == "cuda"
-        if not works:
-            raise RuntimeError("no kernel image is available")
-        return torch.empty(1)
+        raise RuntimeError("no kernel image is available")
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert compose("train", ["device=auto"]).env.device == "cpu"
     assert compose("train", ["device=cuda"]).env.device == "cuda"  # a job may run elsewhere
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch, "zeros", zeros)
-    assert compose("train").env.device == ("cuda" if works else "cpu")
-    assert compose("train", ["device=cuda:1"]).env.device == "cuda:1"
-
-
-def test_results_are_never_written_over(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("here").mkdir()
-    Path("here/thesis.txt").write_text("precious")
-    assert "not empty" in refused(capsys, *TRAIN, "run_dir=here")
-    assert [path.name for path in Path("here").iterdir()] == ["thesis.txt"]
+    for zeros, device in ((lambda *_, device: torch.empty(1), "cuda"), (broken, "cpu")):
+        monkeypatch.setattr(torch, "zeros", zeros)
+        assert compose("train").env.device == device
 
 
 # ---------------------------------------------------------------------- what it does
 
 
-def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [
-        *TRAIN,
-        "curve=learning_curve.png",
-        "run_dir=run",
-        "evaluation.instances=3",
-        "evaluation.heuristics=[random_legal,lowest_z/largest_first]",
-        "evaluation.picture=packed.png",
-        "evaluation.plan=plan.json",
-    ]
-    assert cli.main(arguments) == 0
+def test_train_then_eval_play_render(capsys) -> None:
+    heuristics = "evaluation.heuristics=[random_legal,lowest_z/largest_first]"
+    files = ["curve=learning_curve.png", "evaluation.picture=packed.png", "run_dir=run"]
+    files.append("evaluation.plan=plan.json")
+    assert cli.main([*TRAIN, "evaluation.instances=3", heuristics, *files]) == 0
     said = capsys.readouterr().out
     assert "lowest_z/largest_first" in said
     assert "packed.png" in said
     run = Path("run")
-    found = {path.name for path in run.iterdir()}
-    assert found == {
-        "checkpoints",
-        "config.yaml",
-        "learning_curve.png",
-        "metrics.csv",
-        "packed.png",
-        "plan.json",
-        "results.json",
-        "run.lock",
-        "run.json",
-    }
+    assert {path.name for path in run.iterdir()} == {
+        "checkpoints", "config.yaml", "learning_curve.png", "metrics.csv", "packed.png",
+        "plan.json", "results.json", "run.lock", "run.json",
+    }  # fmt: skip
     results = json.loads((run / "results.json").read_text())
     assert set(results["policies"]) == {"dqn", "random_legal", "lowest_z/largest_first"}
     assert len(results["policies"]["dqn"]["instances"]["utilization"]) == 3
@@ -140,20 +117,36 @@ def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None
     utilization = results["policies"]["dqn"]["instances"]["utilization"][2]
     assert f"utilization {utilization:.3f}" in said
     assert len(list(Path("frames").glob("*.png"))) > 1
-    for name, start in (("a.png", b"\x89PNG"), ("b.gif", b"GIF8"), ("c.html", b"<!")):
-        assert cli.main(["render", "checkpoint=run", f"out=pictures/{name}", "size=80"]) == 0
-        assert Path("pictures", name).read_bytes().lstrip()[:4].startswith(start)
+    assert cli.main(["render", "checkpoint=run", "out=pictures/a.gif", "size=80"]) == 0
+    assert Path("pictures/a.gif").read_bytes().startswith(b"GIF8")
 
 
-def test_a_checkpoint_of_another_network_is_refused(
-    trained: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_an_agent_the_plan_is_that_of_the_best_heuristic(capsys):
+    task = [*TINY_OVERRIDES, "env.num_items=40", "evaluation.instances=3"]
+    heuristics = "evaluation.heuristics=[random_legal,first_fit,lowest_z]"
+    files = ["run_dir=run", "plan=plan.json", "evaluation.picture=packed.png"]
+    assert cli.main(["eval", *task, heuristics, *files]) == 0
+    results = json.loads(Path("run/results.json").read_text())
+    means = {
+        name: entry["summary"]["utilization"]["mean"] for name, entry in results["policies"].items()
+    }
+    best = results["shown"]
+    assert means[best] == max(means.values())
+    assert best != "random_legal"
+    assert json.loads(Path("plan.json").read_text())["policy"] == best
+    assert f"the picture and the plan show {best}" in capsys.readouterr().out
+    assert Path("run/packed.png").is_file()
+    assert cli.main(["check", "plan.json"]) == 0
+    assert "NOT CHECKED" not in capsys.readouterr().out
+
+
+def test_a_checkpoint_of_another_network_is_refused(trained: str, capsys) -> None:
     capsys.readouterr()
     said = refused(capsys, "eval", f"checkpoint={trained}", "network.channels=8")
     assert "does not fit agent agents.algorithms.dqn.DQN" in said
 
 
-def test_a_folder_of_parts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_parts(capsys) -> None:
     Path("parts").mkdir()
     for name, side in (("small", 25), ("large", 55)):
         write_stl(Path("parts", f"{name}.stl"), (side, side, side))
@@ -170,20 +163,16 @@ def test_a_folder_of_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unit" in refused(capsys, "train", *wrong)
 
 
-def test_a_folder_of_ones_own_configuration(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("mine/trainer").mkdir(parents=True)
-    Path("mine/agent").mkdir()
+def test_a_folder_of_ones_own_configuration(capsys) -> None:
+    settings = fake_agent_in("mine")[-3:]
+    Path("mine/trainer").mkdir()
     Path("mine/trainer/tiny.yaml").write_text(
         "_target_: agents.training.trainer.Trainer\n_partial_: true\nframes: 16\nwarmup: 8\n"
-    )
-    Path("mine/agent/fake.yaml").write_text(
-        "_target_: tests.agents.conftest.FakeAgent\n_partial_: true\nlr: 0.1\n"
     )
     assert "agent='fake' is unknown" in refused(capsys, "train", "agent=fake")
     own = ["train", "--config-dir", "mine", *TINY_OVERRIDES, "trainer=tiny", "replay.capacity=99"]
     assert "'agent.n_steps' not found" in refused(capsys, *own, "agent=fake")
-    settings = ["replay.n_steps=1", "replay.gamma=0.9"]
-    assert cli.main([*own, "agent=fake", *settings, "run_dir=run"]) == 0
+    assert cli.main([*own, *settings, "run_dir=run"]) == 0
     chosen = ["eval", "checkpoint=run", "evaluation.instances=4", "evaluation.heuristics=[]"]
     assert "if you trust it" in refused(capsys, *chosen)
     assert cli.main([*chosen, "--config-dir", "mine", "run_dir=again"]) == 0
@@ -226,7 +215,7 @@ class Whole(FakeAgent):
     ],
 )
 def test_what_an_agent_lacks_is_named_before_anything_is_written(
-    agent: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    agent: str, said: str, capsys, monkeypatch
 ) -> None:
     own = fake_agent_in("mine", _target_=f"own_agents.{agent}")
     file = Path("mine/agent/fake.yaml")
@@ -250,9 +239,7 @@ def fake_agent_in(folder: str, **options: object) -> list[str]:
 
 
 @pytest.mark.parametrize("sound", [True, False])
-def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
-    sound: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(sound: bool, capsys) -> None:
     arguments = fake_agent_in("mine", fail_at=3)
     arguments += ["trainer.save_every=32" if sound else "trainer.save_every=null", "run_dir=run"]
     assert cli.main(arguments) == 1
@@ -269,10 +256,7 @@ def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
 
 
 @pytest.mark.usefixtures("spawned")
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_run_that_is_stopped_is_saved(
-    workers: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_is_stopped_is_saved(monkeypatch, capsys) -> None:
     """The workers also get the signal, and the command gets it twice: some launchers do that."""
     step, before = Trainer.step, set(multiprocessing.active_children())
 
@@ -280,16 +264,16 @@ def test_a_run_that_is_stopped_is_saved(
         step(trainer)
         if trainer.frames == 48:
             assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # would end the tests
-            children = set(multiprocessing.active_children()) - before if workers > 1 else ()
-            assert workers == 1 or len(children) >= workers
+            children = set(multiprocessing.active_children()) - before
+            assert len(children) >= 2
             for child in children:
                 os.kill(child.pid, signal.SIGTERM)
             for _ in range(2):
                 signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(Trainer, "step", stopped)
-    several = [f"collector.num_workers={workers}", "run_dir=run"]
-    assert cli.main([*TRAIN, "trainer.frames=1e9", *several]) == 0
+    several = ["trainer.frames=1e9", "collector.num_workers=2", "run_dir=run"]
+    assert cli.main([*TRAIN, *several]) == 0
     assert "everything so far is saved" in " ".join(capsys.readouterr().out.split())
     results = json.loads(Path("run/results.json").read_text())
     assert results["interrupted"]
@@ -298,15 +282,13 @@ def test_a_run_that_is_stopped_is_saved(
     assert cli.main(arguments) == 0
 
 
-def test_ctrl_c_between_what_can_be_saved_ends_a_sweep(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_between_what_can_be_saved_ends_a_sweep(monkeypatch, capsys) -> None:
     def pressed(*arguments: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("agents.cli.train.train", pressed)
-    assert cli.main([*TRAIN, "-m", "seed=0,1,2", "hydra.sweep.dir=sweep"]) == 0
-    assert "the sweep was stopped in job 1 of 3" in capsys.readouterr().out
+    assert cli.main([*TRAIN, "-m", "seed=0,1", "hydra.sweep.dir=sweep"]) == 0
+    assert "the sweep was stopped in job 1 of 2" in capsys.readouterr().out
     assert cli.main(TRAIN) == 130
 
 
@@ -336,35 +318,27 @@ def test_build_policy_by_name() -> None:
         agents.build_policy("dqn", candidates, network="candidate_actor_critic")
 
 
-def test_a_policy_is_exported(trained: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["export", trained, "--rows", "2", "--out", "mine.pt2"]) == 0
-    assert "decisions equal those of the policy" in capsys.readouterr().out
-    assert Path("mine.pt2").stat().st_size > 0
+# ---------------------------------------------------------------------- export; also: test_imports
 
 
-def test_a_file_for_a_missing_folder_is_refused_at_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_for_a_missing_folder_is_refused_at_once(monkeypatch, capsys) -> None:
     monkeypatch.setattr(export, "load_run", None)  # nothing is loaded
     assert cli.main(["export", "run", "--out", "nowhere/mine.pt2"]) == 2
     assert "there is no folder nowhere" in capsys.readouterr().err
 
 
-def test_a_program_that_decides_otherwise_is_not_kept(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_that_decides_otherwise_is_not_kept(monkeypatch, capsys) -> None:
     written = {"torch_export": (lambda program, path: path.write_text("program"), 20)}
     monkeypatch.setattr(export, "_FORMATS", written)
+    monkeypatch.setattr(export, "load_run", lambda *_: SimpleNamespace(policy=None, env=None))
     monkeypatch.setattr(export, "export_policy", lambda policy, env: None)
     monkeypatch.setattr(export, "_compared", lambda run, decide: (19, 0.0))
-    assert cli.main(["export", "pretrained/cuboid_online"]) == 2
+    assert cli.main(["export", "run"]) == 2
     assert "only 19 of 20 decisions" in " ".join(capsys.readouterr().err.split())
     assert not Path("policy.pt2").exists()
 
 
-def test_an_onnx_file_needs_its_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_onnx_file_needs_its_extra(monkeypatch, capsys) -> None:
     """The error names the package, before anything is built."""
     monkeypatch.setattr(extras, "is_installed", lambda module: module != "onnxscript")
     arguments = ["export", "pretrained/cuboid_online", "--format", "onnx"]

@@ -31,7 +31,7 @@ SMALL += ["trainer.frames=64", "device=cpu"]
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def package(tmp_path: Path, monkeypatch) -> Path:
     """Write the package of the pages into an empty folder, and go there."""
     files = dict(match for page in PAGES for match in FILE.findall(page.read_text("utf-8")))
     assert set(files) == FILES
@@ -113,9 +113,10 @@ def test_an_agent_is_trained_played_and_resumed(package: Path, packing: Packing)
     own = ["agent=linear", "env.action_mode=placement", "agent.lr=0.01", "run_dir=run"]
     small = [line for line in SMALL if not line.startswith("agent.")]
     packing("train", "--import", "my_pkg", *own, *small)
-    packing("play", "checkpoint=run", code=2)
     packing("play", "--import", "my_pkg", "checkpoint=run")
-    packing("export", "--import", "my_pkg", "run", "--out", "linear.pt2")
+    said = packing("export", "--import", "my_pkg", "run", "--rows", "2", "--out", "linear.pt2")
+    assert "decisions equal those of the policy" in said
+    assert (package / "linear.pt2").stat().st_size > 0
     packing("train", "--import", "my_pkg", "resume=run", "trainer.frames=128")
 
 
@@ -158,7 +159,7 @@ def test_a_package_may_be_named_before_the_command(line: str) -> None:
     ],
 )
 def test_a_package_that_cannot_be_imported(
-    module: str, expected: str, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    module: str, expected: str, elsewhere: Path, monkeypatch, capsys
 ) -> None:
     monkeypatch.syspath_prepend(elsewhere)
     monkeypatch.setenv("PACKING_IMPORT", "")
