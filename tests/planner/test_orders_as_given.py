@@ -51,6 +51,7 @@ def write(tmp_path: Path) -> Write:
 
 BUILT_IN = tuple(RULES)  # before tests register others
 MUG = [("mug", ("12", "10", "9"), 6, "mm")]
+METRES = ("3/250", "1/100", "9/1000")
 BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
 
 
@@ -95,6 +96,14 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("item;Size in mm (W x D x H);qty\nmug;12x10x9;6\n", MUG),
         ("name,dx,dy,dz,unit\na,1,2,3,MM\n", [("a", ("1", "2", "3"), 1, "mm")]),
         ("name,dx,dy,dz\na,10in,8in,6in\n", [("a", ("10", "8", "6"), 1, "in")]),
+        # units of each side, in a row of their own, and in columns beside the numbers
+        ("name,dx (mm),dy (cm),dz (m),qty\nmug,12,1,.009,6\n", [("mug", METRES, 6, "m")]),
+        ("name,dx_mm,dy_cm,dz_m,qty\nmug,12mm,10mm,9mm,6\n", MUG),
+        ("name,L,W,H,qty,weight\n[unit],[mm],[mm],[mm],[-],[kg]\nmug,12,10,9,6,1\n", MUG),
+        ("name,L,,W,,H,,qty,\nmug,12,mm,1,cm,9,mm,6,pcs\n", MUG),
+        ("name,L,W,H,unit,weight,unit,qty\nmug,12,10,9,mm,1,kg,6\n", MUG),
+        ("name,UOM,qty,L (mm),W (mm),H (mm)\nmug,EA,6,12,10,9\n", MUG),
+        ("name,Outer L mm,Outer W mm,Outer H mm,Qty*\nmug,12,10,9,6\n", MUG),
         # comments, titles, empty lines and columns, no header
         ("Packing list\n\n,May 2025\nname,dx,dy,dz,quantity\nmug,12,10,9,6\n", MUG),
         (
@@ -160,6 +169,7 @@ def test_quantities_as_people_write_them(cell: str, write: Write) -> None:
     [
         ("12,10,9\n", "no header; the columns are read as dx, dy, dz"),
         ("name,dx,dy,dz,group\na,1,2,3,1\nb,1,2,3,\n", "without a group, so unloaded first: b"),
+        ("dx,dy,dz,unit\n1,2,3,cm\n2,2,3,\n", "no unit stated for 2x2x3, though for other rows"),
         (
             "name,length (mm),width (mm),height (mm),quantity,weight (kg),max_load\n"
             "mug,12,10,9,6,1,2\n",
@@ -170,7 +180,7 @@ def test_quantities_as_people_write_them(cell: str, write: Write) -> None:
 def test_a_line_says_what_was_assumed(
     text: str, line: str, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    read_parts(write(text), "mm")
+    read_parts(write(text), default="mm")
     assert line in caplog.text
     assert bool(line) == bool(caplog.text)
 
@@ -199,7 +209,12 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,dx,dx,dz\na,1,2,3\n", "'dx' and 'dx' mean the same"),
         ("length,dx,dy,dz\n1,2,3,4\n", "are not three sides"),
         ("sku,item,sku,dx,dy,dz\na,b,c,1,2,3\n", "'sku' and 'sku' mean the same"),
-        ("length (mm),width (cm),height (mm)\n1,2,3\n", "units differ: cm, mm"),
+        ("length (mm),width (cm),height\n1,2,3\n", "units differ: cm, mm; .*of each side"),
+        ("dx_mm,dy_cm,dz_m,unit\n1,2,3,mm\n", "units differ"),
+        ("dx,dy,dz,\n1,2,3,x\n", "4 columns under 3 names"),  # an x may mean anything
+        ("dx,dy,dz\n-½ in,2 in,3 in\n", "line 2: dx=- 1/2 must be a number, more than 0"),
+        ("dx,dy,dz,rotatable\n1,2,3,no\n", "'rotatable' may mean turn or tiltable"),
+        ("dx,dy,dz,upright,tiltable\n1,2,3,yes,yes\n", "upright and tiltable contradict"),
         ("length (mmm),width,height\n1,2,3\n", "unit 'mmm' is unknown, did you mean mm"),
         ("dx_mm,dy_mm,dz_mm,unit\n1,2,3,cm\n", "line 2: units differ"),
         ("dx,dy,dz,weight (ton)\n1,2,3,4\n", "line 1: .* may be 1000 kg, 2000 lb"),
@@ -307,6 +322,11 @@ def test_exports_of_other_programs(export: str, write: Write) -> None:
     text, order, weight = EXPORTS[export]
     assert rows(write(text)) == order
     assert read_parts(write(text))[0].handling["weight"] == weight
+
+
+@pytest.mark.parametrize(("title", "cell"), [("Tiltable?", "no"), ("kippbar", "nein")])
+def test_a_box_that_is_not_tiltable_stays_upright(title: str, cell: str, write: Write) -> None:
+    assert read_parts(write(f"dx,dy,dz,{title}\n1,2,3,{cell}\n"))[0].faces == ("+z",)
 
 
 def test_the_user_says_what_columns_mean(write: Write) -> None:

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from packing_env.names import close_names
 from packing_env.planner.reading.lengths import is_number
@@ -40,9 +40,11 @@ _UNCLEAR = ("in", "to", "t", "g", "m")
 _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
 _ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|w\s*[x*]\s*d)\s*[x*]\s*h\b", re.IGNORECASE)
 """The order of the sides beside their name, as in ``Dimensions (L x W x H)``."""
-_EITHER = {"nombre": ("name", "quantity")}
-"""Names that mean different keys in two languages: nombre is a name in Spanish, a number in French.
-"""
+_EITHER = {
+    "nombre": ("name", "quantity"),
+    **dict.fromkeys(("rotatable", "drehbar"), ("turn", "tiltable")),
+}
+"""Names of two meanings: nombre is a name in Spanish and a number in French."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Header:
             columns may mean ``name``, such as the article number and the description.
         titles: The name of each key in the file.
         unit: Unit of the lengths, if the header states one.
+        units: Unit of each side, if these differ.
         weights: Unit of each column of weights that states one.
         renamed: Undocumented names with their meanings, as in ``Breite as width``.
     """
@@ -61,6 +64,7 @@ class Header:
     keys: Sequence[str] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     unit: str | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, str] = field(default_factory=dict)
     renamed: Sequence[str] = ()
 
@@ -121,10 +125,20 @@ def num_names(cells: Sequence[str], columns: Columns) -> int:
 
 
 def _is_name(cell: str, columns: Columns) -> bool:
+    return key_of(cell, columns) in (*columns.keys, *_MEASURES, None)
+
+
+def key_of(title: str, columns: Columns) -> str | None:
+    """Return the key that a column's name means; None for a name beside an unknown unit."""
     try:
-        return _column(cell, columns).key in (*columns.keys, *_MEASURES)
-    except ValueError:  # a name beside an unknown unit
-        return True
+        return _column(title, columns).key
+    except ValueError:
+        return None
+
+
+def is_side(key: str | None) -> bool:
+    """Return whether a key is a side, or all three sides."""
+    return key in (*_MEASURES, *SIDES, "sides")
 
 
 class _Column(NamedTuple):
@@ -180,14 +194,17 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
             names[each.word] = each.title
     # 2. Read the sides by one set of names.
     sides = _sides(titles)
-    # 3. Refuse different units of length.
-    units = {each.unit for each in read if each.unit and each.key not in WEIGHTS}
-    if len(units) > 1:
-        raise OrderError(f"units differ: {', '.join(sorted(units))}; use one")
+    # 3. Each side may have a unit of its own; otherwise one unit applies to all lengths.
+    units = {sides.get(c.key, c.key): c.unit for c in read if c.unit and c.key not in WEIGHTS}
+    differ = len(set(units.values())) > 1
+    if differ and (set(units) != set(SIDES) or "unit" in titles):
+        stated = ", ".join(sorted(set(units.values())))
+        raise OrderError(f"units differ: {stated}; use one, or give the unit of each side")
     return Header(
         [sides.get(each.key, each.key) for each in read],
         {sides.get(key, key): title for key, title in titles.items()},
-        next(iter(units), None),
+        None if differ else next(iter(units.values()), None),
+        units if differ else {},
         {each.key: each.unit for each in read if each.unit and each.key in WEIGHTS},
         [
             f"{each.title} as {each.key}"
@@ -308,12 +325,12 @@ def _read_column(title: str, name: str, columns: Columns) -> _Column:
 
 def _split_unit(title: str) -> tuple[str, str, bool]:
     """Split ``length (mm)``, ``length_mm`` or ``Gewicht in kg``; say whether it has brackets."""
-    bracket = _WITH_UNIT.fullmatch(unicodedata.normalize("NFKC", title).strip(" :"))
+    bracket = _WITH_UNIT.fullmatch(unicodedata.normalize("NFKC", title).strip(" :?*"))
     if bracket:
         return plain(bracket[1]), bracket[2], True
     stem, _, unit = plain(title).rpartition("_")
     for ending in IN:
-        stem = stem.removesuffix(ending)
+        stem = stem if meaning(stem) != stem else stem.removesuffix(ending)
     return (stem, unit, False) if stem else (unit, "", False)
 
 
@@ -374,22 +391,3 @@ def _sides(titles: Mapping[str, str]) -> dict[str, str]:
         others = " and ".join(key for key in axes if key not in titles)
         raise OrderError(f"{names}: a box has three sides; add {others}")
     return dict(zip(axes, SIDES, strict=True))
-
-
-def with_weight_unit(header: Header, values: dict[str, Any]) -> Header:
-    """Return the columns with the unit of weight of an entry; remove it from the values.
-
-    Raises:
-        OrderError: The columns state another unit.
-    """
-    word = values.pop("weight_unit", "")
-    if word in ("", None):
-        if "weight_unit" in header.titles and values.get("weight") not in ("", None):
-            raise OrderError(f"no {header.title('weight_unit')}; give the unit of the weight")
-        return header
-    unit = weight_unit(header.title("weight_unit"), str(word))
-    if others := set(header.weights.values()) - {unit}:
-        raise OrderError(
-            f"{header.title('weight_unit')}={word!r}: the header states {others.pop()}"
-        )
-    return replace(header, weights=dict.fromkeys(WEIGHTS, unit))

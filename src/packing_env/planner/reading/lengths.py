@@ -39,11 +39,11 @@ _VULGAR = {
     "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
 }  # fmt: skip
 _DECIMAL = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+))(?:e([+-]?\d+))?", re.IGNORECASE | re.ASCII)
-_MIXED = re.compile(r"([+-]?)(?:(\d+)(?:\s+|-))?(\d+)\s*/\s*(\d+)", re.ASCII)
+_MIXED = re.compile(r"([+-]?)\s*(?:(\d+)(?:\s+|-))?(\d+)\s*/\s*(\d+)", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:([.,' ])\d{3})+(?:[.,]\d*)?", re.ASCII)
 """Groups of three digits: 1,200 and 1.200,5 and 1 200."""
 _PIECE = re.compile(
-    r"([+-]?[\d.,](?:[\d.,/\s-]*?)(?:e[+-]?\d+)?)\s*([^\W\d_]\D*|[\"']+)?",
+    r"([+-]?\s*[\d.,](?:[\d.,/\s-]*?)(?:e[+-]?\d+)?)\s*([^\W\d_]\D*|[\"']+)?",
     re.IGNORECASE,
 )
 """A number with an optional unit."""

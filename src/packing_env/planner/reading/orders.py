@@ -28,12 +28,12 @@ from packing_env.planner.reading.columns import (
     named_columns,
     num_names,
     read_header,
-    with_weight_unit,
 )
 from packing_env.planner.reading.lengths import exact, exact_side, in_one_unit, metres, split_unit
 from packing_env.planner.reading.row_numbers import check_row_numbers, check_single
 from packing_env.planner.reading.synonyms import PIECES, TOTALS, YES_NO, meaning, plain
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
+from packing_env.planner.reading.unit_cells import join_units, with_weight_unit
 from packing_env.planner.reading.weights import read_weight
 from packing_env.values import check_names, is_unit, keyboard_signs, read_unit
 
@@ -45,7 +45,7 @@ HANDLING = (
 )  # fmt: skip
 KEYS = (
     "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "weight_unit",
-    "faces", "upright", "turn", "row",
+    "faces", "upright", "tiltable", "turn", "row",
 )  # fmt: skip
 """Keys of an entry of an order: a ``file`` or the sides of a box, the handling, and the number of
 the row, which has no meaning here.
@@ -63,7 +63,7 @@ _SUMS = {"quantity", "weight", "value", "cost", "unit", "weight_unit"}
 _NO_HEADER = Header()
 _NUMBERS = (*SIDES, "quantity", "group", "number", "cost", "priority", "value", *WEIGHTS)
 _WHOLE = ("quantity", "number", "priority")
-_FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like", "turn")
+_FLAGS = ("stackable", "no_stacking", "fragile", "upright", "tiltable", "on_like", "turn")
 _COUNT = re.compile(r"(?:[x*]\s*)?([+-]?\d.*?)\s*([^\W\d_]\D*)?", re.IGNORECASE)
 """A quantity: 12, 12 pcs, x12 or 12x."""
 _DIGITS = re.compile(r"[+-]?\d[\d.,]*", re.ASCII)
@@ -140,6 +140,8 @@ def _table_entries(
     if not table.rows:
         return [], None, False
     table = _without_titles(path, table, columns)
+    if num_names(table.rows[0].cells, columns) > 1:
+        table = join_units(table, columns)
     header, named = read_header(path, table, columns)
     keys = header.keys
     rows = table.rows[1:] if named else table.rows
@@ -165,7 +167,7 @@ def _table_entries(
         if len(row.cells) > len(keys):
             raise OrderError(
                 f"{path}, {place}: {len(row.cells)} columns under {len(keys)} names; "
-                f"{columns.needed}"
+                "name the others above them, or remove them"
             )
         for number, (key, cell) in enumerate(zip(keys, row.cells, strict=False), 1):
             if cell and not key:
@@ -188,7 +190,7 @@ def _unit_of(key: str, cell: str, row: Row, header: Header, unit: str | None) ->
         return Fraction(0)
     _, own = split_unit(keyboard_signs(cell).lower().replace("*", "x").split("x")[-1])
     stated = _by_key(header.keys, row.cells).get("unit")
-    word = own or stated or header.unit or unit or ""
+    word = own or stated or header.units.get(key) or header.unit or unit or ""
     return metres(word) if is_unit(word) else Fraction(0)
 
 
@@ -298,7 +300,8 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
         pieces = words.split("x") if words else list(value)
         return [split_unit(piece) for piece in pieces]
     if key in _LENGTHS:
-        return split_unit(value)
+        number, own = split_unit(value)
+        return number, own or header.units.get(key)
     if key in WEIGHTS:
         return read_weight(name, value, header.weights.get(key, ""), decimal_comma=comma)
     if key == "quantity" and isinstance(value, str):

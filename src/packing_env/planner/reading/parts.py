@@ -31,7 +31,7 @@ from packing_env.planner.reading.orders import (
     handling,
     read_entries,
 )
-from packing_env.planner.reading.scale import Size, check_scale
+from packing_env.planner.reading.scale import Size, check_scale, check_stated
 from packing_env.planner.reading.tables import Columns, OrderError, split_count, split_sheet
 from packing_env.planner.reading.weights import read_weight
 from packing_env.values import check_integer, is_unit, read_unit
@@ -348,9 +348,6 @@ def _names(parts: Sequence[Part]) -> list[str]:
     return [next(of_files) if part.file and not part.name else part.label for part in parts]
 
 
-# ---------------------------------------------------------------------- order files
-
-
 def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
     """Read an order file; its mesh files lie in the same folder.
 
@@ -358,8 +355,7 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
         OrderError: The file is missing, or an entry is wrong; the message names the place.
     """
     entries, stated = read_entries(path, sheet, unit.columns, unit.of())
-    header = path.suffix.lower() in TABLE_SUFFIXES
-    if header and stated and unit.named and stated != unit.named:
+    if stated and unit.named not in (None, stated) and path.suffix.lower() in TABLE_SUFFIXES:
         raise OrderError(
             f"{path}: is in {stated}, and the unit {unit.named} was given; leave one of them out"
         )
@@ -367,7 +363,9 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
     if 0 < len(first) < len(entries):
         _LOGGER.warning("%s: without a group, so unloaded first: %s", path, ", ".join(first[:8]))
     own = unit._replace(named=stated or unit.named)
-    return [_part(path, entry, own) for entry in entries]
+    parts = [_part(path, entry, own) for entry in entries]
+    check_stated(path, [(part.label, part.assumed) for part in parts if part.sides], own.of())
+    return parts
 
 
 def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
@@ -392,6 +390,9 @@ def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
 
 def _faces(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the faces of an entry that may be up; an empty tuple allows all."""
-    if values.get("upright") and "faces" in values:
+    upright = values.get("upright", not values.get("tiltable", True))
+    if upright == values.get("tiltable", not upright):
+        raise OrderError("upright and tiltable contradict each other; keep one")
+    if upright and "faces" in values:
         raise OrderError("give faces or upright, not both; upright is faces: +z")
-    return ("+z",) if values.get("upright") else read_faces(values.get("faces", ()))
+    return ("+z",) if upright else read_faces(values.get("faces", ()))

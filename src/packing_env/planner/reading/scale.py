@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import NamedTuple
 
 from packing_env.planner.reading.lengths import exact, metres
@@ -17,6 +18,16 @@ _TOO_LONG = 8
 """Factor between the longest sides of parts and container that suggests a mistake in units."""
 _LITTLE = Fraction(1, 100)
 """Share of the container; an order that takes less may be in a larger unit."""
+
+
+def check_stated(path: Path, boxes: Sequence[tuple[str, bool]], unit: str) -> None:
+    """Log a line if some boxes of a file, given as (label, whether it lacks a unit), lack one."""
+    lacking = [label for label, lacks in boxes if lacks]
+    if 0 < len(lacking) < len(boxes):
+        _LOGGER.warning(
+            "%s: no unit stated for %s, though for other rows, so read in %s; give it in each row",
+            path, ", ".join(lacking[:8]), unit,
+        )  # fmt: skip
 
 
 class Size(NamedTuple):

@@ -50,6 +50,7 @@ _SYNONYMS = {
     "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位",
     "weight": "mass wt unit_weight weight_pc weight_pcs weight_per_piece "
     "weight_per_pc weight_per_unit weight_per_box weight_per_carton weight_each gewicht masse "
+    "gross_wt gross_mass "
     "stückgewicht stueckgewicht poids peso masa waga gross_weight bruttogewicht poids_brut "
     "peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто масса_брутто 重量 重さ "
     "毛重 单重 單重 质量 質量 kg gew",
@@ -63,10 +64,12 @@ _SYNONYMS = {
     "nicht_stapelbar nicht_stapeln unstapelbar ne_pas_gerber non_gerbable no_apilar no_apilable "
     "não_empilhar não_empilhável non_impilare non_impilabile non_sovrapponibile niet_stapelen "
     "niet_stapelbaar nie_piętrować не_штабелировать 不可堆叠 不可堆疊 段積み不可",
-    "upright": "keep_upright this_side_up aufrecht stehend nicht_kippen nicht_kanten debout "
-    "ne_pas_coucher vertical de_pie no_volcar in_piedi non_capovolgere rechtop niet_kantelen "
-    "pionowo nie_przewracać de_pé não_tombar не_кантовать вертикально 不可倒置 请勿倒置 天地無用 "
-    "横積み不可",
+    "upright": "keep_upright this_side_up this_way_up do_not_tilt no_tilt aufrecht stehend "
+    "nicht_kippen nicht_kanten debout ne_pas_coucher vertical de_pie no_volcar in_piedi "
+    "non_capovolgere rechtop niet_kantelen pionowo nie_przewracać de_pé não_tombar "
+    "не_кантовать вертикально 不可倒置 请勿倒置 天地無用 横積み不可",
+    "tiltable": "tippable can_be_tilted can_tilt tilting_allowed kippbar kantbar umlegbar "
+    "basculable inclinable ribaltabile kantelbaar",
     "fragile": "zerbrechlich fragil breekbaar kruche хрупкий хрупкое 易碎 易碎品 割れ物 壊れ物",
     "group": "stop delivery_stop drop gruppe stopp groupe grupo gruppo groep grupa группа 组 分组 "
     "組 グループ",
@@ -79,8 +82,8 @@ _SYNONYMS = {
     "weight_limit": "payload max_weight nutzlast zuladung charge_utile carga_útil portata "
     "laadvermogen ładowność грузоподъёмность макс_вес 载重 最大载重 載重 最大積載量",
 }  # fmt: skip
-_YES = "true yes y 1 x ja j wahr oui vrai si verdadero vero tak sim да 是 可 はい"
-_NO = "false no n 0 nein falsch non faux falso nee nie nao нет 否 不可 いいえ"
+_YES = "true yes y on 1 x ✓ ✔ ja j wahr oui vrai si verdadero vero tak sim да 是 可 はい"
+_NO = "false no n off 0 nein falsch non faux falso nee nie nao нет 否 不可 いいえ"
 _PIECES = (
     "x pcs pc piece pieces each ea stk stück stueck st szt uds ud pz шт штук "
     "个 個 件 箱 台 本 枚 只"
@@ -91,7 +94,7 @@ _TOTALS = (
 )
 _GOODS = (
     "box", "carton", "ctn", "case", "package", "pkg", "parcel", "pallet", "piece", "item",
-    "product", "lineitem",
+    "product", "lineitem", "outer", "outside", "external", "ext", "overall",
 )  # fmt: skip
 """Words before a name of a column that add nothing to it, as in ``Package length``."""
 _COUNTED = ("item", "product", "lineitem")
@@ -110,7 +113,7 @@ def plain(text: str) -> str:
     letters = unicodedata.normalize("NFKD", text.strip().strip("#").strip().lower())
     letters = "".join(c for c in letters if c in _VOICED or not unicodedata.combining(c))
     letters = keyboard_signs(unicodedata.normalize("NFC", letters)).replace("ł", "l")
-    return re.sub(r"\.?[\s_/,-]+", "_", letters).strip("_.:")
+    return re.sub(r"\.?[\s_/,-]+", "_", letters).strip("_.:?*")
 
 
 MEANING = {plain(word): key for key, words in _SYNONYMS.items() for word in (key, *words.split())}
