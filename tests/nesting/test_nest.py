@@ -125,6 +125,19 @@ def test_walls_and_keep_outs_stay_clear() -> None:
         assert low[0] >= 0.05 - 1e-9
 
 
+@pytest.mark.parametrize("gap", [0, 2])
+def test_boxes_that_fit_exactly_need_no_cell(gap: int) -> None:
+    """Also with a clearance, and beside a box that is there before."""
+    part = Part(sides=(50, 40, 30), unit="mm", quantity=7)
+    sides = [3 * gap + 2 * side for side in part.sides or ()]
+    options = {"clearance": f"{gap}mm"} if gap else {}
+    place = ",".join([str(gap)] * 3)
+    plan = pe.nest(
+        [part], "x".join(map(str, sides)) + "mm", 1, preplaced=f"50x40x30mm@{place}", **options
+    )
+    assert plan.num_packed == 7
+
+
 def test_as_low_as_possible() -> None:
     parts, meshes = [cube(2, 9), cube(3, 4)], {"cube2": cube(2).load(), "cube3": cube(3).load()}
 

@@ -14,6 +14,7 @@ from packing_env.constraints import Constraints
 from packing_env.items import CatalogueError
 from packing_env.items.handling import allowed
 from packing_env.items.meshes.mesh import MeshSource
+from packing_env.nesting.cells import default_cell
 from packing_env.nesting.levels import EXACT, Array, Level, MeshPart, Room, Sketch, TurnedVoxels
 from packing_env.nesting.options import check_handling, read_rotations, read_rules
 from packing_env.nesting.pieces import Leaving, leaving
@@ -32,8 +33,6 @@ from packing_env.planner.reasons import CAUSES, INTERRUPTED, NO_ROOM, OFF_CELLS,
 from packing_env.planner.result import Plan, left_over
 from packing_env.values import UNITS, ParameterError, check_number
 
-VOXELS = 16_000_000
-"""Number of voxels of a container if no cell is given."""
 MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
 COARSE = (2,)
@@ -70,9 +69,10 @@ def nest(
         container: The build volume, ``"200x250x330mm"`` or ``(X, Y, H)`` in metres; one size.
         seconds: Time of the search. Reading, voxels and compiling (once) take additional time.
         unit: Unit of files and boxes that state none, as for :func:`packing_env.pack`.
-        cell: Side of a voxel, ``"2mm"`` or metres; by default about 16 million voxels in the
-            container. Smaller voxels nest more tightly and take more time. Up to one cell of the
-            container is lost along each axis on which its side is not a whole number of cells.
+        cell: Side of a voxel, ``"2mm"`` or metres. By default it divides the sides of all boxes, or
+            makes about 16 million voxels in the container. Smaller voxels nest more tightly and
+            take more time. Up to one cell of the container is lost along each axis on which its
+            side is not a whole number of cells.
         containers: How many containers may be used; by default the number that the container
             states, or 1.
         yaw: Degrees. By default, only turns by 90 degrees about the axes are tried. With ``yaw``,
@@ -109,7 +109,7 @@ def nest(
         MeshPart(mesh, allowed(rotations, part.faces, part.turn).numpy())
         for part, mesh in zip(order, meshes, strict=True)
     ]
-    level = _level(order, sources, types[0], rules, cell)
+    level = _level(order, sources, types[0], rules, cell, yaw)
     coarse = level.coarser(COARSE)
     _warm_up()
     settings = _Settings(limit, lowest, interlocking, seed)
@@ -144,6 +144,7 @@ def _level(
     kind: ContainerType,
     rules: Constraints,
     cell: str | float | None,
+    yaw: float | None,
 ) -> Level:
     """Return the parts and the container as voxels.
 
@@ -158,7 +159,7 @@ def _level(
     ]
     room = Room(size, rules.clearance or 0.0, rules.walls, keep_outs)
     inner = size - 2 * (room.walls - room.clearance / 2)
-    side = _default_cell(inner) if cell is None else read_length("cell", cell)
+    side = default_cell(order, kind, rules, yaw) if cell is None else read_length("cell", cell)
     volume = float(inner.prod())
     if volume / side**3 > MAX_VOXELS:
         raise ParameterError(
@@ -172,20 +173,6 @@ def _level(
     if not any(level.rows[: len(sources)]):
         raise _nothing_fits(order, sources, kind, level, size - 2 * room.walls)
     return level
-
-
-def _default_cell(inner: Array) -> float:
-    """Return a voxel side that wastes little of the container and gives about `VOXELS` voxels."""
-    about = float((inner.prod() / VOXELS) ** (1 / 3))
-    sides = [
-        length / count
-        for length in inner
-        for count in range(math.ceil(length / about / 1.1), int(length / about / 0.9) + 1)
-    ]
-    return min(
-        [about, *sides],
-        key=lambda side: inner.prod() - float((np.floor(inner / side + 1e-9) * side).prod()),
-    )
 
 
 def _nothing_fits(
