@@ -12,8 +12,9 @@ from tests.test_plan import pack
 from packing_env import render
 from packing_env.items import shapes
 from packing_env.plan import Packing, packing_of
+from packing_env.planner import Part
 from packing_env.render.raster import rasterize
-from packing_env.render.solids import columns, triangles
+from packing_env.render.solids import columns, seen, triangles
 
 SIZE = 64
 
@@ -31,6 +32,16 @@ def without_solids(packing: Packing) -> Packing:
 def volume(solid: np.ndarray) -> float:
     """Compute the volume by the divergence theorem; right only for a closed, outward surface."""
     return float(np.linalg.det(solid).sum() / 6)
+
+
+def test_sides_on_which_equal_boxes_touch_are_not_drawn() -> None:
+    parts = [Part(sides=(40, 30, 10), unit="mm", quantity=3)]
+    (stack,) = pe.pack(parts, "40x30x30mm", seconds=0.1).containers
+    solids = [triangles(item, stack.cell) for item in stack.items]
+    numbers = [mine.sum() for mine in seen(solids)]
+    assert numbers == [10, 8, 10]  # a side is two triangles
+    assert seen([solids[0], np.concatenate(solids[:2])])[0].all()  # only boxes hide each other
+    assert not seen([])
 
 
 def test_rasterize_finds_the_nearest_triangle() -> None:

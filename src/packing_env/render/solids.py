@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,6 +94,24 @@ def triangles(item: PlacedItem, cell: float) -> Triangles:
         PlanError: Neither its solid nor its maps are available.
     """
     return placed_solid(item, cell, MAX_FACES).placed()
+
+
+def seen(solids: Sequence[Triangles]) -> list[np.ndarray]:
+    """Return for each solid which of its triangles may be seen.
+
+    A side on which two equal boxes touch is hidden: four triangles have the same flat bounds.
+    Without these, the picture of a high stack of sheets takes seconds instead of minutes.
+    """
+    numbers = np.array([len(solid) for solid in solids], np.int64)
+    joined = np.concatenate([np.zeros((0, 3, 3)), *solids])
+    low, high = joined.min(1), joined.max(1)
+    of_box = np.repeat(numbers == 12, numbers)
+    flat = np.flatnonzero(of_box & ((high - low).min(1) < _WELD))
+    steps = np.round(np.concatenate((low, high), 1)[flat] / _WELD).astype(np.int64)
+    _, side, count = np.unique(steps, axis=0, return_inverse=True, return_counts=True)
+    visible = np.ones(len(joined), bool)
+    visible[flat] = count[side.reshape(-1)] < 4
+    return np.split(visible, np.cumsum(numbers))[:-1]
 
 
 def corner_normals(solid: Triangles) -> np.ndarray:
