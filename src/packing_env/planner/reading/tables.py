@@ -192,13 +192,13 @@ def read_csv(path: Path) -> Table:
     rows, line = [], 1
     try:
         for cells in reader:
-            rows.append(_row(line, cells))
+            rows.append(new_row(line, cells))
             line = reader.line_num + 1
     except csv.Error as error:
         raise OrderError(f"{path}, line {line}: cannot be read: {error}") from error
     return Table(
         tuple(row for row in rows if row.cells),
-        tuple(_row(n, text.lstrip(" #").split(mark)) for n, text in comments.items()),
+        tuple(new_row(n, text.lstrip(" #").split(mark)) for n, text in comments.items()),
         mark,
     )
 
@@ -238,7 +238,7 @@ def _decimal_mark(text: str, unit: Fraction) -> str | None:
     return decimal and (decimal[1] or decimal[2] or decimal[3])
 
 
-def _row(line: int, cells: Any) -> Row:
+def new_row(line: int, cells: Any) -> Row:
     """Return a row without the empty cells at its end."""
     stripped = [str(cell).strip() for cell in cells]
     while stripped and not stripped[-1]:
@@ -281,7 +281,7 @@ def read_workbook(path: Path, sheet: str = "") -> Table:
     for line, cells in enumerate(page.iter_rows(), 1):
         place = f"{path}, line {line}"
         title = sum(cell.value is not None for cell in cells) <= 2
-        row = _row(line, [_cell(place, c, texts[c.coordinate].value, title) for c in cells])
+        row = new_row(line, [_cell(place, c, texts[c.coordinate].value, title) for c in cells])
         floats = (n for n, cell in enumerate(cells) if isinstance(cell.value, float))
         row = replace(row, floats=frozenset(floats))
         if row.cells and not row.cells[0].startswith("#"):

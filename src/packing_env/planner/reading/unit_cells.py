@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from packing_env.planner.reading.columns import WEIGHTS, Header, is_side, key_of
 from packing_env.planner.reading.synonyms import PIECES, meaning, plain
-from packing_env.planner.reading.tables import Columns, OrderError, Row, Table
+from packing_env.planner.reading.tables import Columns, OrderError, Table, new_row
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
 from packing_env.values import is_unit
 
@@ -19,53 +20,39 @@ def join_units(table: Table, columns: Columns) -> Table:
     numbers has no name, or is one of several columns of units: ``weight,unit`` above ``12,kg``. A
     single column with units of length applies to the whole row, so it stays.
     """
-    rows = list(table.rows)
-    names = list(rows[0].cells)
-    names += [""] * (max(len(row.cells) for row in rows) - len(names))
+    lines, width = list(table.rows), max(len(row.cells) for row in table.rows)
+    names, *rows = [[*row.cells, *[""] * (width - len(row.cells))] for row in lines]
     # 1. Units below the names move into the names.
-    below = [cell.strip("()[]- ") for cell in rows[1].cells[: len(names)]] if rows[1:] else []
-    words = [unit for unit in below if unit and meaning(plain(unit)) != "unit"]
-    if len(words) > 1 and all(map(_is_any_unit, words)):
-        del rows[1]
-        for n, unit in enumerate(below):
-            if unit in words and plain(unit) not in PIECES:
-                names[n] = f"{names[n]} ({unit})"
-    # 2. Units beside numbers move into the cells of the numbers; pieces say nothing about lengths.
-    keys = [key_of(name, columns) for name in names]
-    several = keys.count("unit") > 1
-    for n, key in enumerate(keys[1:], 1):
-        units = {row.cells[n] for row in rows[1:] if len(row.cells) > n and row.cells[n]}
+    below = [cell.strip("()[]- ") for cell in rows[0]] if rows else []
+    units = [unit for unit in below if unit and meaning(plain(unit)) != "unit"]
+    if len(units) > 1 and all(is_unit(u) or is_weight_unit(u) or _of_pieces(u) for u in units):
+        stated = [f" ({unit})" if unit in units and not _of_pieces(unit) else "" for unit in below]
+        names = list(map(str.__add__, names, stated))
+        del rows[0], lines[1]
+    # 2. Units beside numbers move into their cells. Pieces say nothing about lengths.
+    keys, joined = [key_of(name, columns) for name in names], set()
+    for n, (before, key) in enumerate(pairwise(keys), 1):
+        units = [row[n] for row in rows if row[n]]
         if key not in ("", "unit") or not units:
             continue
-        before = keys[n - 1]
-        own = is_weight_unit if before in WEIGHTS else is_unit
-        beside = before in WEIGHTS or (is_side(before) and (several or not key))
-        beside = beside and all(map(own, units))
-        of_pieces = bool(key) or before == columns.count
-        if beside or (of_pieces and all(plain(unit) in PIECES for unit in units)):
-            names[n] = ""
-            rows[1:] = [_joined(row, n, beside) for row in rows[1:]]
-    while not names[-1]:
-        names.pop()
-    rows[0] = replace(rows[0], cells=tuple(names))
-    return replace(table, rows=tuple(rows))
+        of_weight, clear = before in WEIGHTS, key == "" or keys.count("unit") > 1
+        own = is_weight_unit if of_weight else is_unit
+        if (of_weight or (is_side(before) and clear)) and all(map(own, units)):
+            joined.add(n - 1)
+            for row in rows:
+                row[n - 1] = f"{row[n - 1]} {row[n]}" if row[n - 1] else ""
+        elif not (key or before == columns.count) or not all(map(_of_pieces, units)):
+            continue
+        for row in [names, *rows]:
+            row[n] = ""
+    read = [new_row(line.line, cells) for line, cells in zip(lines, [names, *rows], strict=True)]
+    floats = [line.floats - joined for line in lines]
+    pairs = zip(read, floats, strict=True)
+    return replace(table, rows=tuple(replace(row, floats=each) for row, each in pairs))
 
 
-def _is_any_unit(word: str) -> bool:
-    return is_unit(word) or is_weight_unit(word) or plain(word) in PIECES
-
-
-def _joined(row: Row, n: int, beside: bool) -> Row:
-    """Return a row whose cell ``n`` is empty; its unit, if it is one, stands beside the number."""
-    if len(row.cells) <= n:
-        return row
-    cells = list(row.cells)
-    if beside and cells[n - 1]:
-        cells[n - 1] = f"{cells[n - 1]} {cells[n]}"
-    cells[n] = ""
-    while cells and not cells[-1]:
-        cells.pop()
-    return replace(row, cells=tuple(cells), floats=row.floats - {n - 1} if beside else row.floats)
+def _of_pieces(unit: str) -> bool:
+    return plain(unit) in PIECES
 
 
 def with_weight_unit(header: Header, values: dict[str, Any]) -> Header:
