@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,18 +21,13 @@ from agents.training.captured_update import captured_update
 from agents.training.distributed import World
 from agents.training.recent import RecentBatches
 from agents.training.schedule import Frames, Schedule
-from packing_env.kernels import compile_seconds
+from packing_env.kernels import clock
 from packing_env.values import NonNegative, ParameterError, read
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
 STRIKES = 3
 """Number of non-finite updates in a row that stop training."""
-
-
-def _clock() -> float:
-    """Return the time in seconds, without the time in which kernels were compiled."""
-    return time.perf_counter() - compile_seconds()
 
 
 class NonFiniteError(ArithmeticError):
@@ -130,12 +124,12 @@ class Trainer:
                 are read, before anything is saved, and at the end.
         """
         # The clock continues from earlier calls and from a resumed run.
-        start = _clock() - self.elapsed
+        start = clock() - self.elapsed
         stopped, timed_out, _ = self._agreed(False)
         while not (self.frames >= self.total or timed_out or stopped):
             # 1. A decision in every row, and the updates that are due.
             self.step()
-            self.elapsed = _clock() - start
+            self.elapsed = clock() - start
             if bar is not None:
                 bar.advance(self.frames, self.elapsed)
             # 2. The clock and signals; processes that learn together must decide alike.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,11 @@ def compile_seconds(more: float = 0.0) -> float:
     """Return the seconds that this process has spent compiling kernels, after adding ``more``."""
     _COMPILING[0] += more
     return _COMPILING[0]
+
+
+def clock() -> float:
+    """Return the time in seconds, without the time in which kernels were compiled."""
+    return time.perf_counter() - compile_seconds()
 
 
 class KernelError(RuntimeError):

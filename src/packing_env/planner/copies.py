@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from packing_env.kernels import clock
 from packing_env.planner.reading.parts import (
     COPY,
     MAX_QUANTITY,
@@ -59,7 +59,7 @@ def most_copies(
     Returns:
         The plan of whole copies, without the parts of copies that have no room.
     """
-    start = time.monotonic()
+    start = clock()
     one = [replace(order[0], quantity=1)] if len(order) == 1 else list(order)
     most = MAX_QUANTITY // max(part.quantity for part in one)
     if pieces is not None:
@@ -68,7 +68,7 @@ def most_copies(
     stopped = False  # by the user
 
     def left() -> float:
-        return start + seconds - time.monotonic()
+        return start + seconds - clock()
 
     def packed(copies: int, share: float) -> Plan:
         nonlocal seconds, stopped
@@ -90,7 +90,7 @@ def most_copies(
     if best is None or (len(one) == 1 and whole < order[0].quantity and not stopped):
         plan = run(order, seconds, False)
         return replace(plan, interrupted=plan.interrupted or stopped)
-    return replace(best, copies=whole, seconds=time.monotonic() - start, interrupted=stopped)
+    return replace(best, copies=whole, seconds=clock() - start, interrupted=stopped)
 
 
 def _growing(

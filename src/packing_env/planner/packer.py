@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from packing_env.files import finished_first
 from packing_env.items import CatalogueError, Mesh
 from packing_env.items.handling import Stacking
 from packing_env.items.meshes.mesh import TooSmallError
+from packing_env.kernels import clock
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
 from packing_env.plan.loading.search import compile_kernels
@@ -300,20 +300,20 @@ class _Packer:
         )
 
     def _fill(self, limit: int, seconds: float) -> None:
-        searches, start = self._searches(), time.perf_counter()
+        searches, start = self._searches(), clock()
         while searches and any(self._waiting()) and len(self.packed) < limit:
-            share = _TRIAL * (start + seconds - time.perf_counter()) / limit / len(searches)
+            share = _TRIAL * (start + seconds - clock()) / limit / len(searches)
             for search in searches if len(searches) > 1 else ():
-                self._improve(search.improve, time.perf_counter() + share)
+                self._improve(search.improve, clock() + share)
             search = _choice(searches, sum(self._waiting()))
             if not search.best.packed:
                 break
             more = self._containers_to_come(search, limit - len(self.packed))
-            now = time.perf_counter()
+            now = clock()
             if not self._trial or len(search.best.packed) < sum(self._waiting()):
                 self._improve(search.improve, now + (start + seconds - now) / more)
-            self._taken = time.perf_counter() - start  # the full steps may be compiled now
-            self._improve(search.complete, time.perf_counter() + max(_LEAST_SECONDS, seconds))
+            self._taken = clock() - start
+            self._improve(search.complete, clock() + max(_LEAST_SECONDS, seconds))
             with finished_first():
                 self._take(search)
             searches = self._searches()

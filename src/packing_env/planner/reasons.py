@@ -6,13 +6,13 @@ from a place, the containers are packed again without the constraints that take 
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from packing_env.constraints import Constraints
+from packing_env.kernels import clock
 
 FALLS = "stands in no pose"
 OFF_CELLS = "fits only beyond the cells of the grid; give a smaller cell"
@@ -91,25 +91,25 @@ class Causes:
     """
 
     def __init__(self, seconds: float, waiting: int) -> None:
-        self._deadline = time.monotonic() + seconds
+        self._deadline = clock() + seconds
         self._waiting = waiting
         self._end_of_share = self._deadline
         self._recent: list[str] = []
 
     def begin_share(self) -> None:
         """Begin the share of the next part."""
-        now = time.monotonic()
+        now = clock()
         self._end_of_share = now + (self._deadline - now) / max(self._waiting, 1)
         self._waiting -= 1
 
     @property
     def share(self) -> float:
         """Seconds that are left of a part's share."""
-        return max(self._end_of_share - time.monotonic(), 0.0)
+        return max(self._end_of_share - clock(), 0.0)
 
     def check_time(self) -> None:
         """Raise `OutOfTimeError` if the time for all trials is up."""
-        if time.monotonic() > self._deadline:
+        if clock() > self._deadline:
             raise OutOfTimeError
 
     def text(self, part: int, loads: Sequence[Load]) -> str:
@@ -140,7 +140,7 @@ class Causes:
         if not names or not (alone or helps(names)):
             return []
         for name in dict.fromkeys([*latest, *names]):
-            if alone and time.monotonic() > self._end_of_share:
+            if alone and clock() > self._end_of_share:
                 break
             if name not in latest[:1] and helps([name]):
                 alone.append(name)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from packing_env.kernels import clock
 from packing_env.planner.grid.poses import Poses
 from packing_env.planner.reasons import OutOfTimeError
 from packing_env.types import State
@@ -116,15 +116,15 @@ class OrderSearch:
         return count
 
     def improve(self, deadline: float) -> None:
-        """Improve until ``time.perf_counter()`` reaches the deadline; may be called again."""
-        start = time.perf_counter()
+        """Improve until `packing_env.kernels.clock` reaches the deadline; may be called again."""
+        start = clock()
         if not self.best.packed:
             return
         try:
             if not self._rows:
                 self._begin(start, deadline)
             for turn in itertools.count():
-                left = (deadline - time.perf_counter()) / max(1e-9, deadline - start)
+                left = (deadline - clock()) / max(1e-9, deadline - start)
                 self._improve(turn % len(self._chains), left * _TEMPERATURE, deadline)
         except OutOfTimeError:
             return
@@ -133,7 +133,7 @@ class OrderSearch:
         """Pack parts that the best candidate left out but that have a place now.
 
         A part may have had no place in its turn, for example because of the balance of the
-        container. The method ends when ``time.perf_counter()`` reaches the deadline.
+        container. The method ends when that clock reaches the deadline.
         """
         while len(self.best.packed) < self.size:
             sequence = self._sequence(self._volume, self.genes)
@@ -151,7 +151,7 @@ class OrderSearch:
     def _begin(self, start: float, deadline: float) -> None:
         """Decode the first candidates, as many as later batches have."""
         self._decode_one(self.best.genes)  # the first call loaded the kernels, so time it again
-        duration = time.perf_counter() - start
+        duration = clock() - start
         rows = max(1, min(_ROWS, int(0.1 * (deadline - start) / duration)))
         extent = self.poses.of_parts(self.poses.catalogue.extent).sort(1).values
         keys = [extent.prod(1), extent[:, 2], extent[:, 1] * extent[:, 2]]
@@ -273,7 +273,7 @@ class OrderSearch:
         failed = torch.zeros(len(candidates), len(self.poses.count), dtype=torch.bool)
         legal, states = torch.zeros(genes.shape[:2], dtype=torch.bool), []
         for step in range(genes.shape[1]):
-            if time.perf_counter() > deadline:
+            if clock() > deadline:
                 raise OutOfTimeError
             if (first + step) % self._stride == 0:
                 states.append(state)
