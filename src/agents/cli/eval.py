@@ -13,7 +13,7 @@ from agents.config import build
 from agents.config.folders import ConfigError, as_config_errors
 from agents.config.imports import imported
 from agents.config.keys import Request
-from agents.config.limits import check_output
+from agents.config.outputs import check_output
 from agents.config.saved import adopt
 from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, runs

@@ -15,6 +15,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
+from agents.config.outputs import check_output
 from agents.loggers.console import PlainConsole, plain_table
 from agents.policies.export import check_onnx, export_onnx, export_policy, name_of
 from agents.training.loading import Run, load_run
@@ -32,17 +33,17 @@ def export(options: argparse.Namespace) -> int:
     """Write the program, compare it with the policy, and print its inputs and outputs.
 
     Raises:
-        ParameterError: The folder of ``--out`` does not exist, or too few decisions are equal. In
-            both cases no file is left.
+        ParameterError: ``--out`` cannot be written, or too few decisions are equal. In both cases
+            no file is left.
     """
     write, least = _FORMATS[options.format]
     path = options.out or Path("policy.onnx" if options.format == "onnx" else "policy.pt2")
     if options.format == "onnx":
         check_onnx()
-    if not path.parent.is_dir():
-        raise ParameterError(f"--out {path}: there is no folder {path.parent}; make it first")
+    check_output(str(path), "--out")
     # 1. Export, load the program again, and compare its decisions with those of the policy.
     run = load_run(options.run, [f"env.num_envs={options.rows}"])
+    path.parent.mkdir(parents=True, exist_ok=True)
     decide = write(export_policy(run.policy, run.env), path)
     equal, seconds = _compared(run, decide)
     if equal < least:

@@ -15,6 +15,7 @@ from rich.table import Column
 from agents.cli.commands import CONSTRAINTS
 from agents.config.folders import ConfigError
 from agents.config.imports import imported
+from agents.config.outputs import check_output
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras, planner
 from packing_env.files import finished_first, read_bytes, reason, split_item
@@ -159,8 +160,7 @@ def check(options: argparse.Namespace) -> None:
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
     check_number("seconds", options.seconds, above=0.0)
-    if options.out.exists() and not options.out.is_dir():
-        raise ConfigError(f"--out {options.out} is a file; name a folder")
+    check_output(str(options.out), "--out", folder=True)
     if not imported():  # a user's package may register more rules
         check_choice("stability", getattr(options, "stability", "none"), STABILITY)
     logging.disable()  # reading the order again, for packing, repeats the log lines

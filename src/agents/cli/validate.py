@@ -16,7 +16,7 @@ from rich.table import Column, Table
 
 from agents import heuristics
 from agents.cli.protocols import Protocol, protocols
-from agents.config.limits import check_output
+from agents.config.outputs import check_output
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from agents.training import runs
 from agents.training.evaluate import Estimate, evaluate

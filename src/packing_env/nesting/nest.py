@@ -104,6 +104,12 @@ def nest(
     size = () if isinstance(parts, Fill) else types[0].size
     order = read_parts(entries, unit, default=types[0].unit, container=size)
     check_handling(order)
+    number = sum(part.quantity for part in order)
+    if number > MAX_PIECES:
+        raise ParameterError(
+            f"{number:,} pieces are more than {MAX_PIECES:,}; nest fewer of them at a time, or use "
+            "packing pack"
+        )
     meshes = [part.load() for part in order]
     sources = [
         MeshPart(mesh, allowed(rotations, part.faces, part.turn).numpy())
@@ -115,12 +121,6 @@ def nest(
     settings = _Settings(limit, lowest, interlocking, seed)
 
     def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
-        number = sum(part.quantity for part in order)
-        if number > MAX_PIECES:
-            raise ParameterError(
-                f"{number:,} pieces are more than {MAX_PIECES:,}; nest fewer of them at a time, or "
-                "use packing pack"
-            )
         return _Nester(order, sources, types[0], rules, level, coarse).nest(seconds, settings)
 
     if isinstance(parts, Fill):

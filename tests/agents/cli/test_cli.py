@@ -321,10 +321,12 @@ def test_build_policy_by_name() -> None:
 # ---------------------------------------------------------------------- export; also: test_imports
 
 
-def test_a_file_for_a_missing_folder_is_refused_at_once(monkeypatch, capsys) -> None:
+def test_a_file_that_cannot_be_written_is_refused_at_once(monkeypatch, capsys) -> None:
     monkeypatch.setattr(export, "load_run", None)  # nothing is loaded
-    assert cli.main(["export", "run", "--out", "nowhere/mine.pt2"]) == 2
-    assert "there is no folder nowhere" in capsys.readouterr().err
+    Path("taken").touch()
+    for place in (".", "taken/mine.pt2"):
+        assert cli.main(["export", "run", "--out", place]) == 2
+        assert f"--out={place}" in capsys.readouterr().err
 
 
 def test_a_program_that_decides_otherwise_is_not_kept(monkeypatch, capsys) -> None:
