@@ -15,18 +15,21 @@ from tests.planner.orders import patiently
 pytest.importorskip("numba")
 
 import packing_env as pe
+from packing_env.constraints import Constraints
 from packing_env.items import CatalogueError, Mesh, mesh_from_arrays
 from packing_env.items.rotations import rotation_set
 from packing_env.items.shapes import SHAPES
 from packing_env.kernels.nests.overlaps_numba import measure
 from packing_env.nesting import levels
 from packing_env.nesting.bits import from_bits
+from packing_env.nesting.cells import default_cell
 from packing_env.nesting.greedy import Greedy
 from packing_env.nesting.levels import Level, MeshPart, Room, Sketch, TurnedVoxels
 from packing_env.nesting.pieces import Piece, leaving, to_nest
 from packing_env.nesting.search import NestSearch, _Failed
 from packing_env.plan import Packing, check_plan, save_plan
 from packing_env.planner import Fill, Part, Plan
+from packing_env.planner.reading.containers import read_containers
 from packing_env.values import ParameterError
 
 CELL = 0.01
@@ -123,6 +126,24 @@ def test_walls_and_keep_outs_stay_clear() -> None:
         assert low.min() >= 0.005 - 1e-9
         assert high.max() <= 0.095 + 1e-9
         assert low[0] >= 0.05 - 1e-9
+
+
+def test_the_default_voxels_suit_the_boxes_and_are_no_larger_for_meshes() -> None:
+    (kind,) = read_containers("380x284x380mm")
+    mesh, carton = cube(4), Part(sides=(50, 30, 20), unit="mm")
+    rod = Part(sides=(1201.3, 7, 7), unit="mm")  # does not fit, so it does not count
+
+    def cell(*order: Part, yaw: float | None = None) -> float:
+        return default_cell(order, kind, Constraints(), yaw)
+
+    assert cell(carton) == cell(carton, rod) == 0.01
+    assert cell(mesh, carton) <= cell(mesh)
+    assert cell(carton, yaw=45.0) <= cell(mesh)
+
+
+def test_boxes_larger_than_the_container_do_not_blame_the_cell() -> None:
+    with pytest.raises(CatalogueError, match="no part fits"):
+        pe.nest([Part(sides=(40, 40, 40), unit="mm")], "100x100x30mm", 0.2)
 
 
 @pytest.mark.parametrize("gap", [0, 2])

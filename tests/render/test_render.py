@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from tests.test_plan import pack
 
+import packing_env as pe
 from packing_env import render
 from packing_env.items import shapes
 from packing_env.plan import Packing, packing_of
@@ -41,6 +42,8 @@ def test_sides_on_which_equal_boxes_touch_are_not_drawn() -> None:
     numbers = [mine.sum() for mine in seen(solids)]
     assert numbers == [10, 8, 10]  # a side is two triangles
     assert seen([solids[0], np.concatenate(solids[:2])])[0].all()  # only boxes hide each other
+    lower = solids[0] * [1.0, 1.0, 0.5]  # in a plan that overlaps, the shared sides are outside
+    assert all(each.all() for each in seen([solids[0], solids[0], lower]))
     assert not seen([])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +19,11 @@ from packing_env.planner.reading.parts import Part
 _LOGGER = logging.getLogger("packing_env.planner")
 
 VOXELS = 16_000_000
+"""Number of voxels of a container if the user names no cell."""
+MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
+_RANGE = 0.9, 1.1
+"""Smallest and largest side of the voxels as shares of the side that gives `VOXELS` voxels."""
 
 
 def default_cell(
@@ -25,28 +31,42 @@ def default_cell(
 ) -> float:
     """Return the side of the voxels, in metres.
 
-    It divides the sides of all boxes, if the voxels are not too small then. Boxes that are only
-    turned by 90 degrees need no smaller voxels. For other parts the voxels are as small as `VOXELS`
-    allows, and also divide the sides of the container if possible.
+    Boxes that are only turned by 90 degrees need no smaller voxels than those that divide their
+    sides. For other parts there are about `VOXELS` voxels, which then divide the sides of the
+    boxes, or those of the container, if possible.
     """
+    # 1. The lengths that the voxels should divide, for the boxes that fit.
     gap, walls = exact(rules.clearance or 0), exact(rules.walls)
     inner = [side - 2 * walls + gap for side in kind.size]
-    boxes = [side + gap for part in order if part.sides for side in part.exact_sides]
-    if not boxes:
-        return _free_cell(np.array(inner, float))
+    free = _free_cell(np.array(inner, float))
+    sides = [[side + gap for side in part.exact_sides] for part in order if part.sides]
+    fitting = [each for each in sides if all(map(operator.le, sorted(each), sorted(inner)))]
+    if not fitting:
+        return free
+    boxes = list(itertools.chain(*fitting))
     for box in rules.preplaced:
         low = [exact(place) - walls for place in box[:3]]
         boxes += low + [one + exact(side) + gap for one, side in zip(low, box[3:], strict=True)]
-    coarse = all(part.sides for part in order) and yaw is None
-    for lengths in [boxes] if coarse else [[*boxes, *inner], boxes]:
-        side = common_unit(lengths)
-        fold = int((VOXELS / float(math.prod(inner) / side**3)) ** (1 / 3))
-        if fold:
-            return float(side if coarse else side / fold)
-    _LOGGER.warning(
-        "sides of boxes are rounded up to whole voxels; less room is lost if --cell divides them"
-    )
-    return _free_cell(np.array(inner, float))
+    # 2. Boxes alone: the largest voxels.
+    volume, common = math.prod(inner), common_unit(boxes)
+    most = VOXELS / _RANGE[0] ** 3
+    if len(sides) == len(order) and yaw is None and volume <= most * common**3:
+        return float(common)
+    # 3. Other parts, too: voxels that divide the lengths, but never larger ones than without boxes.
+    folds = [
+        (side, int((most * float(side**3 / volume)) ** (1 / 3)))
+        for side in (common_unit([*boxes, *inner]), common)
+    ]
+    divided = min((float(side / fold) for side, fold in folds if fold), default=math.inf)
+    if divided <= free:
+        return divided
+    if volume <= MAX_VOXELS * common**3:
+        _LOGGER.warning(
+            "sides of boxes are rounded up to whole voxels; --cell %.6gmm would divide them, but "
+            "the search would take more time",
+            1e3 * float(common),
+        )
+    return free
 
 
 def _free_cell(inner: Array) -> float:
@@ -55,7 +75,9 @@ def _free_cell(inner: Array) -> float:
     sides = [
         length / count
         for length in inner
-        for count in range(math.ceil(length / about / 1.1), int(length / about / 0.9) + 1)
+        for count in range(
+            math.ceil(length / about / _RANGE[1]), int(length / about / _RANGE[0]) + 1
+        )
     ]
     return min(
         [about, *sides],

@@ -29,9 +29,9 @@ LEAST_COARSE = 4
 """Smallest side of a container in coarse voxels; a smaller container has only fine voxels."""
 PLANES = 20
 """Number of planes of voxels on which an overlap is estimated, for a part of median length."""
-TABULATED = 2**26
-"""Largest number of entries of the tables of depths, of which each takes three bytes; without
-tables, overlaps are counted when needed."""
+TABULATED, TABULATED_ROWS = 2**26, 64
+"""Largest number of entries of the tables of depths, of which each takes three bytes, and of turned
+parts; without tables, overlaps are counted when needed."""
 DEEPEST = 254
 """Largest depth in a table, in its unit, before it is rounded up."""
 _WHOLE = 1e-9
@@ -283,7 +283,7 @@ class Level:
             rows += 1
         sizes = np.array(self.size[:rows]).reshape(-1, 3)
         none = np.zeros((0, 0), np.int64), np.zeros((3, 0), np.uint8), 1.0
-        if not rows or rows * sizes.prod(1).sum() > TABULATED:  # a lower bound of the tables' size
+        if not 0 < rows <= TABULATED_ROWS:
             return none
         shapes = sizes[:, None] + sizes - 1
         ends = shapes.prod(2).cumsum()

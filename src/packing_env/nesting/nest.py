@@ -14,7 +14,7 @@ from packing_env.constraints import Constraints
 from packing_env.items import CatalogueError
 from packing_env.items.handling import allowed
 from packing_env.items.meshes.mesh import MeshSource
-from packing_env.nesting.cells import default_cell
+from packing_env.nesting.cells import MAX_VOXELS, default_cell
 from packing_env.nesting.levels import EXACT, Array, Level, MeshPart, Room, Sketch, TurnedVoxels
 from packing_env.nesting.options import check_handling, read_rotations, read_rules
 from packing_env.nesting.pieces import Leaving, leaving
@@ -33,8 +33,6 @@ from packing_env.planner.reasons import CAUSES, INTERRUPTED, NO_ROOM, OFF_CELLS,
 from packing_env.planner.result import Plan, left_over
 from packing_env.values import UNITS, ParameterError, check_number
 
-MAX_VOXELS = 100_000_000
-"""Largest number of voxels of a container."""
 COARSE = (2,)
 """For each coarser level of the search: how many voxels are joined along each axis."""
 MAX_PIECES = 5_000
@@ -159,7 +157,10 @@ def _level(
     ]
     room = Room(size, rules.clearance or 0.0, rules.walls, keep_outs)
     inner = size - 2 * (room.walls - room.clearance / 2)
-    side = default_cell(order, kind, rules, yaw) if cell is None else read_length("cell", cell)
+    if cell is None:
+        side = min(default_cell(order, kind, rules, yaw), float(inner.min()))
+    else:
+        side = read_length("cell", cell)
     volume = float(inner.prod())
     if volume / side**3 > MAX_VOXELS:
         raise ParameterError(

@@ -99,19 +99,38 @@ def triangles(item: PlacedItem, cell: float) -> Triangles:
 def seen(solids: Sequence[Triangles]) -> list[np.ndarray]:
     """Return for each solid which of its triangles may be seen.
 
-    A side on which two equal boxes touch is hidden: four triangles have the same flat bounds.
-    Without these, the picture of a high stack of sheets takes seconds instead of minutes.
+    The sides on which two boxes touch are hidden if they are equal: the upper side of one box, and
+    the lower side of the other. Without these, the picture of a high stack of sheets takes seconds
+    instead of minutes.
     """
-    numbers = np.array([len(solid) for solid in solids], np.int64)
-    joined = np.concatenate([np.zeros((0, 3, 3)), *solids])
-    low, high = joined.min(1), joined.max(1)
-    of_box = np.repeat(numbers == 12, numbers)
-    flat = np.flatnonzero(of_box & ((high - low).min(1) < _WELD))
-    steps = np.round(np.concatenate((low, high), 1)[flat] / _WELD).astype(np.int64)
-    _, side, count = np.unique(steps, axis=0, return_inverse=True, return_counts=True)
-    visible = np.ones(len(joined), bool)
-    visible[flat] = count[side.reshape(-1)] < 4
-    return np.split(visible, np.cumsum(numbers))[:-1]
+    visible = [np.ones(len(solid), bool) for solid in solids]
+    boxes = [n for n, solid in enumerate(solids) if _is_box(solid)]
+    if not boxes:
+        return visible
+    # 1. The bounds of each triangle, in whole steps; and on which side of its box it lies.
+    corners = np.stack([solids[n] for n in boxes])  # [K, 12, 3, 3]
+    steps = np.round(corners / _WELD).astype(np.int64)
+    low, high = steps.min(2), steps.max(2)
+    upper = ((low == high) & (high == high.max(1, keepdims=True))).any(2).reshape(-1)
+    # 2. A side is hidden if a lower and an upper side have its bounds.
+    bounds = np.concatenate((low, high), 2).reshape(-1, 6)
+    _, side = np.unique(bounds, axis=0, return_inverse=True)
+    side = side.reshape(-1)
+    hidden = np.isin(side, side[upper]) & np.isin(side, side[~upper])
+    for n, mine in zip(boxes, hidden.reshape(-1, 12), strict=True):
+        visible[n] = ~mine
+    return visible
+
+
+def _is_box(solid: Triangles) -> bool:
+    """Return whether a solid is a box along the axes: 12 triangles on its bounds, 8 corners."""
+    if len(solid) != 12:
+        return False
+    corners = np.round(solid.reshape(-1, 3) / _WELD)
+    low, high = corners.min(0), corners.max(0)
+    at_bounds = bool(((corners == low) | (corners == high)).all())
+    flat = (np.ptp(corners.reshape(12, 3, 3), axis=1) == 0).sum(1)
+    return at_bounds and bool((flat == 1).all()) and len(np.unique(corners, axis=0)) == 8
 
 
 def corner_normals(solid: Triangles) -> np.ndarray:
