@@ -98,10 +98,11 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name,dx,dy,dz\na,10in,8in,6in\n", [("a", ("10", "8", "6"), 1, "in")]),
         # units of each side, in a row of their own, and in columns beside the numbers
         ("name,dx (mm),dy (cm),dz (m),qty\nmug,12,1,.009,6\n", [("mug", METRES, 6, "m")]),
-        ("name,dx_mm,dy_cm,dz_m,qty\nmug,12mm,10mm,9mm,6\n", MUG),
+        ("name,dx (mm),dy,dz,qty\n,mm,mm,mm,pcs\nmug,12,10,9,6\n", MUG),
+        ("Size,qty,CBM,name\nmm,,m3,text\n12x10x9,6,,mug\n", MUG),
         ("name,L,W,H,qty,weight\n[unit],[mm],[mm],[mm],[-],[kg]\nmug,12,10,9,6,1\n", MUG),
         ("name,L,,W,,H,,qty,\nmug,12,mm,1,cm,9,mm,6,pcs\n", MUG),
-        ("name,L,W,H,unit,weight,unit,qty\nmug,12,10,9,mm,1,kg,6\n", MUG),
+        ("name,L,W,H,unit,weight,unit,qty\nmug,12,10,9,mm,1 kg,kg,6\n", MUG),
         ("name,UOM,qty,L (mm),W (mm),H (mm)\nmug,EA,6,12,10,9\n", MUG),
         ("name,Outer L mm,Outer W mm,Outer H mm,Qty*\nmug,12,10,9,6\n", MUG),
         # comments, titles, empty lines and columns, no header
@@ -169,7 +170,7 @@ def test_quantities_as_people_write_them(cell: str, write: Write) -> None:
     [
         ("12,10,9\n", "no header; the columns are read as dx, dy, dz"),
         ("name,dx,dy,dz,group\na,1,2,3,1\nb,1,2,3,\n", "without a group, so unloaded first: b"),
-        ("dx,dy,dz,unit\n1,2,3,cm\n2,2,3,\n", "no unit stated for 2x2x3, though for other rows"),
+        ("dx,dy,dz,unit\n1,2,3,cm\n2,2,3,\n", "others, such as 2x2x3, none"),
         (
             "name,length (mm),width (mm),height (mm),quantity,weight (kg),max_load\n"
             "mug,12,10,9,6,1,2\n",
@@ -209,9 +210,13 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,dx,dx,dz\na,1,2,3\n", "'dx' and 'dx' mean the same"),
         ("length,dx,dy,dz\n1,2,3,4\n", "are not three sides"),
         ("sku,item,sku,dx,dy,dz\na,b,c,1,2,3\n", "'sku' and 'sku' mean the same"),
-        ("length (mm),width (cm),height\n1,2,3\n", "units differ: cm, mm; .*of each side"),
+        ("length (mm),width (cm),height\n1,2,3\n", "units differ: cm, mm"),
         ("dx_mm,dy_cm,dz_m,unit\n1,2,3,mm\n", "units differ"),
+        ("dx_mm,dy_cm,dz_m\n10in,2,3\n", "dx_mm='10in': the header states mm"),
         ("dx,dy,dz,\n1,2,3,x\n", "4 columns under 3 names"),  # an x may mean anything
+        ("dx,dy,dz,qty,\n1,2,3,4,x\n", "5 columns under 4 names"),
+        ("dx,dy,dz,weight,unit\n1,2,3,5,lb\n1,2,3,5,\n", "line 3: no unit beside weight=5"),
+        ("dx,dy,dz,qty,Ext. Weight\n1,2,3,4,20\n", "'Ext. Weight' is not supported"),
         ("dx,dy,dz\n-½ in,2 in,3 in\n", "line 2: dx=- 1/2 must be a number, more than 0"),
         ("dx,dy,dz,rotatable\n1,2,3,no\n", "'rotatable' may mean turn or tiltable"),
         ("dx,dy,dz,upright,tiltable\n1,2,3,yes,yes\n", "upright and tiltable contradict"),
@@ -335,6 +340,9 @@ def test_the_user_says_what_columns_mean(write: Write) -> None:
     columns = {"Wt per pc (lb)": "weight", "cbm": "", "Total": ""}
     (part,) = read_parts(write(text), columns=columns)
     assert (part.sides, part.unit, part.quantity) == ((120, 100, 90), "cm", 6)
+    assert part.handling == {"weight": 4.5359237}
+    below = write("L,W,H,Wt per pc,CBM\nmm,mm,mm,lb,m3\n3,2,1,10,9\n")  # units in a row
+    (part,) = read_parts(below, columns={"Wt per pc": "weight", "CBM": ""})
     assert part.handling == {"weight": 4.5359237}
     document = write('[{"l": 3, "w": 2, "h": 1, "colour": "red"}]', "order.json")
     assert read_parts(document, columns={"colour": "name"})[0].name == "red"
@@ -575,6 +583,7 @@ SHEETS: dict[str, list[list[Any]]] = {
     "Text, without 0 at the end": [["dx", "dy", "dz"], ["1.225", "1", "2"]],
     "Metres": [["dx (m)", "dy", "dz"], ["1.200", "1.800", "1.250"]],
     "Mixed": [["dx", "dy", "dz"], [1.225, "2,5", 2]],
+    "Beside": [["dx", None, "dy", None, "dz", None], [1.125, "mm", 2, "mm", 3, "mm"]],
 }
 
 
@@ -591,6 +600,7 @@ def test_workbooks(tmp_path: Path) -> None:
     assert rows(f"{file}:Number")[0][1] == ("49/40", "1", "2")
     assert rows(f"{file}:Other")[0][1] == ("3/10", "1", "2")
     assert rows(f"{file}:Metres")[0][1] == ("6/5", "9/5", "5/4")
+    assert rows(f"{file}:Beside")[0][1] == ("9/8", "2", "3")
     assert rows(f"{file}:Mixed")[0][1] == ("49/40", "5/2", "2")
     for title, message in {
         "Text": "or 1200: write thousands",

@@ -215,7 +215,7 @@ def fingerprint() -> str:
     """Return text that identifies the user's rules in compiled code; "" if there are none."""
     parts = []
     for name, rule in OWN.items():
-        if name not in RULES:
+        if RULES.get(name) is not rule:
             continue  # it was added too late
         code = rule.formula.__code__
         path = Path(code.co_filename)

@@ -168,7 +168,7 @@ def named_columns(place: str, names: Sequence[str], columns: Columns) -> Header:
 
 def _header(titled: Sequence[str], columns: Columns) -> Header:
     read = [_column(title, columns) for title in titled]
-    of_user = [_same(each.title) for each in read if each.stated]
+    of_user = [same_title(each.title) for each in read if each.stated]
     if len(set(of_user)) < len(of_user):
         raise OrderError(f"two columns are named {max(of_user, key=of_user.count)!r}; rename one")
     # 1. Names of two meanings; then refuse unknown names, and two columns with the same meaning.
@@ -183,7 +183,7 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
         # An article number and a description are one name together.
         same = names.get(each.word) if each.key == "name" else titles.get(each.key)
         if same is not None and each.key != LEFT_OUT:
-            can = columns.stated is not None and _same(same) != _same(each.title)
+            can = columns.stated is not None and same_title(same) != same_title(each.title)
             other = f", as with {_leave_out(each.title)}" if can else ""
             raise OrderError(
                 f"the columns {same!r} and {each.title!r} mean the same; keep one{other}"
@@ -197,9 +197,8 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
     # 3. Each side may have a unit of its own; otherwise one unit applies to all lengths.
     units = {sides.get(c.key, c.key): c.unit for c in read if c.unit and c.key not in WEIGHTS}
     differ = len(set(units.values())) > 1
-    if differ and (set(units) != set(SIDES) or "unit" in titles):
-        stated = ", ".join(sorted(set(units.values())))
-        raise OrderError(f"units differ: {stated}; use one, or give the unit of each side")
+    if differ and (set(units) != set(SIDES) or {"unit", *OF_PALLETS} & set(titles)):
+        raise OrderError(f"units differ: {', '.join(sorted(set(units.values())))}; use one")
     return Header(
         [sides.get(each.key, each.key) for each in read],
         {sides.get(key, key): title for key, title in titles.items()},
@@ -251,7 +250,7 @@ def stated_columns(stated: Mapping[str, str], columns: Columns) -> Columns:
         if name and not _is_name(name, columns):
             hint, known = close_names(name, columns.keys), ", ".join(columns.keys)
             raise OrderError(f"column {title!r}: {name!r} is not one of {known}{hint}")
-    same = {_same(title): name for title, name in stated.items()}
+    same = {same_title(title): name for title, name in stated.items()}
     if len(same) < len(stated):
         raise OrderError(f"a column is named twice: {', '.join(map(repr, stated))}; name it once")
     return replace(columns, stated=same, matched=set())
@@ -264,7 +263,7 @@ def check_matched(stated: Mapping[str, str], columns: Columns) -> None:
         OrderError: The message names it.
     """
     for title in stated:
-        if _same(title) not in columns.matched:
+        if same_title(title) not in columns.matched:
             raise OrderError(f"no order has a column {title!r}; check its name")
 
 
@@ -274,10 +273,10 @@ def _column(title: str, columns: Columns) -> _Column:
     Raises:
         ValueError: The text in brackets is not a unit.
     """
-    stated = (columns.stated or {}).get(_same(title))
+    stated = (columns.stated or {}).get(same_title(title))
     if stated is None:
         return _read_column(title, title, columns)
-    columns.matched.add(_same(title))
+    columns.matched.add(same_title(title))
     if not stated:
         return _Column(title, plain(title), LEFT_OUT, stated=True)
     _, unit, bracket = _split_unit(_without_order(title))
@@ -287,7 +286,7 @@ def _column(title: str, columns: Columns) -> _Column:
     return _read_column(title, stated, columns)._replace(word=plain(title), stated=True)
 
 
-def _same(title: str) -> str:
+def same_title(title: str) -> str:
     """Return a title without the differences that do not matter when the user names it."""
     return " ".join(title.split()).casefold()
 

@@ -141,7 +141,7 @@ def _table_entries(
         return [], None, False
     table = _without_titles(path, table, columns)
     if num_names(table.rows[0].cells, columns) > 1:
-        table = join_units(table, columns)
+        table, columns = join_units(path, table, columns)
     header, named = read_header(path, table, columns)
     keys = header.keys
     rows = table.rows[1:] if named else table.rows
@@ -300,14 +300,21 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
         pieces = words.split("x") if words else list(value)
         return [split_unit(piece) for piece in pieces]
     if key in _LENGTHS:
-        number, own = split_unit(value)
-        return number, own or header.units.get(key)
+        return _side(name, value, header.units.get(key))
     if key in WEIGHTS:
         return read_weight(name, value, header.weights.get(key, ""), decimal_comma=comma)
     if key == "quantity" and isinstance(value, str):
         count = _COUNT.fullmatch(keyboard_signs(value).strip())
         value = count[1] if count and plain(count[2] or "x") in PIECES else value
     return _number(name, value, comma, whole=key in _WHOLE)
+
+
+def _side(name: str, value: Any, stated: str | None) -> tuple[Any, str | None]:
+    """Return a side and its unit, which the header may state for this side alone."""
+    number, own = split_unit(value)
+    if own and stated and read_unit(name, own) != stated:
+        raise OrderError(f"{name}={value!r}: the header states {stated}; use one unit")
+    return number, own or stated
 
 
 def _number(name: str, value: Any, comma: bool, whole: bool) -> int | float:

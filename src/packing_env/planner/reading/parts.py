@@ -394,5 +394,5 @@ def _faces(values: Mapping[str, Any]) -> tuple[str, ...]:
     if upright == values.get("tiltable", not upright):
         raise OrderError("upright and tiltable contradict each other; keep one")
     if upright and "faces" in values:
-        raise OrderError("give faces or upright, not both; upright is faces: +z")
+        raise OrderError("give faces, or upright (or tiltable), not both; upright is faces: +z")
     return ("+z",) if upright else read_faces(values.get("faces", ()))

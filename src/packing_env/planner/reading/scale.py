@@ -25,7 +25,7 @@ def check_stated(path: Path, boxes: Sequence[tuple[str, bool]], unit: str) -> No
     lacking = [label for label, lacks in boxes if lacks]
     if 0 < len(lacking) < len(boxes):
         _LOGGER.warning(
-            "%s: no unit stated for %s, though for other rows, so read in %s; give it in each row",
+            "%s: some boxes state a unit and others, such as %s, none; these are read in %s",
             path, ", ".join(lacking[:8]), unit,
         )  # fmt: skip
 

@@ -94,7 +94,7 @@ _TOTALS = (
 )
 _GOODS = (
     "box", "carton", "ctn", "case", "package", "pkg", "parcel", "pallet", "piece", "item",
-    "product", "lineitem", "outer", "outside", "external", "ext", "overall",
+    "product", "lineitem", "outer", "outside", "external",
 )  # fmt: skip
 """Words before a name of a column that add nothing to it, as in ``Package length``."""
 _COUNTED = ("item", "product", "lineitem")
