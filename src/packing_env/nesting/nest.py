@@ -67,10 +67,10 @@ def nest(
         container: The build volume, ``"200x250x330mm"`` or ``(X, Y, H)`` in metres; one size.
         seconds: Time of the search. Reading, voxels and compiling (once) take additional time.
         unit: Unit of files and boxes that state none, as for :func:`packing_env.pack`.
-        cell: Side of a voxel, ``"2mm"`` or metres. By default it divides the sides of all boxes, or
-            makes about 16 million voxels in the container. Smaller voxels nest more tightly and
-            take more time. Up to one cell of the container is lost along each axis on which its
-            side is not a whole number of cells.
+        cell: Side of a voxel, ``"2mm"`` or metres. By default, it makes about 16 million voxels in
+            the container; if the order has only boxes, it divides their sides. Smaller voxels nest
+            more tightly and take more time. Up to one cell of the container is lost along each axis
+            on which its side is not a whole number of cells.
         containers: How many containers may be used; by default the number that the container
             states, or 1.
         yaw: Degrees. By default, only turns by 90 degrees about the axes are tried. With ``yaw``,
