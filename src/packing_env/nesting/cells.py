@@ -60,12 +60,11 @@ def default_cell(
     divided = min((float(side / fold) for side, fold in folds if fold), default=math.inf)
     if divided <= free:
         return divided
+    remedy = ""
     if volume <= MAX_VOXELS * common**3:
-        _LOGGER.warning(
-            "sides of boxes are rounded up to whole voxels; --cell %.6gmm would divide them, but "
-            "the search would take more time",
-            1e3 * float(common),
-        )
+        cell = f"--cell {1e3 * float(common):.6g}mm"
+        remedy = f"; {cell} divides them, but the search then takes more time"
+    _LOGGER.warning("sides of boxes are rounded up to whole voxels%s", remedy)
     return free
 
 
