@@ -216,6 +216,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,\n1,2,3,x\n", "4 columns under 3 names"),  # an x may mean anything
         ("dx,dy,dz,qty,\n1,2,3,4,x\n", "5 columns under 4 names"),
         ("dx,dy,dz,weight,unit\n1,2,3,5,lb\n1,2,3,5,\n", "line 3: no unit beside weight=5"),
+        ("dx,dy,dz,weight,unit\n1,2,3,5 kg,g\n", "line 2: weight='5 kg g'"),
         ("dx,dy,dz,qty,Ext. Weight\n1,2,3,4,20\n", "'Ext. Weight' is not supported"),
         ("dx,dy,dz\n-½ in,2 in,3 in\n", "line 2: dx=- 1/2 must be a number, more than 0"),
         ("dx,dy,dz,rotatable\n1,2,3,no\n", "'rotatable' may mean turn or tiltable"),

@@ -76,8 +76,8 @@ def image(packing: Packing, size: int = SIZE) -> np.ndarray:
 def _build(packing: Packing, camera: Camera) -> _Scene:
     """Collect all triangles: the items, the floor, and the walls behind them."""
     parts = [(triangles(item, packing.cell), item.order) for item in packing.items]
-    shown = seen([part for part, _ in parts])
-    parts = [(p[mine], n) for (p, n), mine in zip(parts, shown, strict=True) if mine.any()]
+    visible = seen([part for part, _ in parts])
+    parts = [(p[mine], n) for (p, n), mine in zip(parts, visible, strict=True) if mine.any()]
     x, y, h = packing.container
     eye = camera.rotation[2]
     wall_x, wall_y = (0.0 if eye[0] > 0 else x), (0.0 if eye[1] > 0 else y)

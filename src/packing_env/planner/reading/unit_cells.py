@@ -37,7 +37,7 @@ def join_units(path: Path, table: Table, columns: Columns) -> tuple[Table, Colum
     below = [cell.strip("()[]- ") for cell in rows[0]] if rows else []
     if rows and _is_row_of_units(keys, below):
         for n in (n for n, key in enumerate(keys) if _takes_unit(key) and below[n]):
-            title = _with_stated(names[n], below[n])
+            title = _title_with_unit(names[n], below[n])
             columns = _with_title(columns, names[n], title)
             names[n] = title
         del rows[0], lines[1]
@@ -78,7 +78,7 @@ def _is_row_of_units(keys: Sequence[str | None], cells: Sequence[str]) -> bool:
     return bool(units) and not numbers and all(is_unit(u) or is_weight_unit(u) for u in units)
 
 
-def _with_stated(title: str, unit: str) -> str:
+def _title_with_unit(title: str, unit: str) -> str:
     """Return a title with a unit, unless it ends with this unit: ``Length (mm)``, ``dx_mm``."""
     return title if _WORD.split(title.strip(" )]"))[-1] == unit else f"{title} ({unit})"
 
@@ -97,7 +97,9 @@ def _with_unit(number: str, unit: str, stored: bool) -> str:
 
     The digits of a number that a workbook stores get a zero, so that 1.125 is not read as 1125.
     """
-    if not number or not unit or number.endswith(unit) or in_feet(number):
+    if not number or not unit or in_feet(number):
+        return number
+    if number.endswith(unit) and number.removesuffix(unit).rstrip()[-1:].isnumeric():
         return number
     return f"{number}{'0' if stored and '.' in number else ''} {unit}"
 
