@@ -1,6 +1,6 @@
 """Catalogues: contents, duplicates, scales, what never fits, files, the cache, cuboids."""
 
-import hashlib
+import io
 import logging
 import pickle
 import shutil
@@ -383,31 +383,26 @@ def test_the_cache_follows_the_parts_of_a_urdf_tree(tmp_path, builds):
     assert float(large.volume[0]) == pytest.approx(8 * float(small.volume[0]))
 
 
-def _resealed(data: bytes, old: bytes, new: bytes) -> bytes:
-    """Return the file with another header of the same length, and a right checksum."""
-    assert data.count(old) >= 1
-    assert len(old) == len(new)
-    body = data[40:].replace(old, new, 1)
-    return data[:8] + hashlib.sha256(body).digest() + body
-
-
 def _damages(whole: bytes) -> dict[str, bytes]:
-    """Return files that are cut at any boundary, or have a flipped bit or another header."""
-    begin = 48 + int.from_bytes(whole[40:48], "little")
-    cuts = {0, 7, 8, 9, 40, 47, 60, begin - 1, begin, begin + 1, len(whole) - 1}
-    places = {0, 8, 40, 46, 48, begin - 1, begin}
-    found = {f"cut at {cut}": whole[:cut] for cut in cuts}
-    for place in (*places, len(whole) - 1):
-        flipped = bytes([whole[place] ^ 1])
-        found[f"flipped at {place}"] = whole[:place] + flipped + whole[place + 1 :]
-    found["longer"] = whole + bytes(64)
+    """Return files that are cut, or have a flipped bit, another header or compressed arrays."""
+    found = {f"cut at {cut}": whole[:cut] for cut in (0, 7, 60, len(whole) // 2, len(whole) - 1)}
+    top = whole.index(b"top.npy") + 200
+    found["flipped"] = whole[:top] + bytes([whole[top] ^ 1]) + whole[top + 1 :]
     found["a pickle"] = pickle.dumps({"top": [1.0]})
-    found["of another version"] = _resealed(whole, b'"format": ', b'"former": ')
-    found["of another key"] = _resealed(whole, b'"key": ', b'"kez": ')
-    found["without a tensor"] = _resealed(whole, b'"volume": {', b'"volumf": {')
-    found["of another type"] = _resealed(whole, b"torch.float32", b"torch.float16")
-    found["without tensors"] = _resealed(whole, b'{"tensors"', b'{"tensorz"')
-    found["no JSON"] = _resealed(whole, b'{"tensors"', b'{{tensors"')
+    with np.load(io.BytesIO(whole)) as arrays:
+        tensors = dict(arrays)
+    meta = tensors["meta"].tobytes()
+    packed = [
+        tensors | {"meta": np.frombuffer(meta.replace(*change, 1), np.uint8)}
+        for change in ((b'"format": ', b'"former": '), (b'"key": ', b'"kez": '), (b"{", b"{{"))
+    ]
+    packed += [{name: tensors[name] for name in tensors if name != "volume"}]
+    packed += [{"meta": tensors["meta"]}, tensors | {"top": np.array([None])}]
+    for number, changed in enumerate(packed):
+        for pack in (np.savez, np.savez_compressed):
+            stream = io.BytesIO()
+            pack(stream, **changed)
+            found[f"change {number} {pack.__name__}"] = stream.getvalue()
     return found
 
 

@@ -26,7 +26,7 @@ from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.rows import REMEDY, Grid, stack, windows
 from packing_env.memory import check_memory, num_bytes
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file format; `load` refuses any other version."""
 
 _LOGGER = logging.getLogger(__name__)
