@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,10 @@ from provenance import provenance, write_json
 from packing_env import kernels, make_env
 from packing_env.core.random import choose_uniform
 from packing_env.envs import PackingEnv
-from packing_env.testing import CheckError, Referee, random_catalogue, small_env
+from packing_env.testing import CheckError, Referee
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.small_tasks import random_catalogue, small_env  # the random items of the tests
 
 REWARD = {"utilization": 1.0, "objective": 0.5, "item": 0.1, "height": 0.2, "illegal": 0.3}
 SUREST = [

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from tests.small_tasks import small_env
 from tests.tiny import maps_of, state_of
 
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
-from packing_env.testing import small_env
 from packing_env.types import Instances, State
 
 Sides = tuple[float, float, float]

@@ -2,13 +2,13 @@
 
 import numpy as np
 import torch
+from tests.small_tasks import small_env
 
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
 from packing_env.items.catalogue import _catalogue
 from packing_env.items.maps import ItemMaps
 from packing_env.items.rows import Grid, Row, stack
-from packing_env.testing import small_env
 
 CELL = 0.01
 VOXELS: dict[str, object] = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.small_tasks import random_catalogue, random_cuboids, small_env
 from tests.tiny import play_by_the_rules
 
 from packing_env import kernels
@@ -24,9 +25,6 @@ from packing_env.testing import (
     check_env,
     check_generator,
     check_reward,
-    random_catalogue,
-    random_cuboids,
-    small_env,
 )
 from packing_env.testing.referee import Referee
 from packing_env.types import Instances, PackingParams, ParameterError, State

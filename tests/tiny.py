@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase
+from tests.small_tasks import random_catalogue, random_cuboids, small_env
 from torch import Tensor
 
 from packing_env import engine
@@ -16,7 +17,7 @@ from packing_env.core.transition import Outcome, decide, finish
 from packing_env.engine.rules import RulesEngine
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
-from packing_env.testing import Referee, random_catalogue, random_cuboids, small_env
+from packing_env.testing import Referee
 from packing_env.types import State
 
 

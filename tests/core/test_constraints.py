@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 from tests.one_container import env_of, may_put, put
+from tests.small_tasks import small_env
 from tests.tiny import act, catalogue, cuboids, state_of, stream, tiny_env
 
 from packing_env import Afterstates, PackingEnv, kernels, make_env
 from packing_env.core import constraints, feasibility
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.items.handling import read_handling
-from packing_env.testing import small_env
 from packing_env.testing.episodes import begin_episode
 from packing_env.types import ParameterError, to_float32
 

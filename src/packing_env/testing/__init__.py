@@ -20,7 +20,6 @@ from packing_env.testing.errors import CheckError
 from packing_env.testing.generator_checks import check_generator
 from packing_env.testing.referee import Decision, Referee, decode_action
 from packing_env.testing.reward_checks import check_reward
-from packing_env.testing.small_tasks import random_catalogue, random_cuboids, small_env
 
 __all__ = [
     "KNOWN_RULES",
@@ -36,9 +35,6 @@ __all__ = [
     "check_reward",
     "decode_action",
     "known_rules",
-    "random_catalogue",
-    "random_cuboids",
     "reference_item",
     "reference_rules",
-    "small_env",
 ]

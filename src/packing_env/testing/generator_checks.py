@@ -9,8 +9,9 @@ from packing_env.generators import Generator, make_pool
 from packing_env.generators.base import SPLITS, GeneratorError, Request, check_instances
 from packing_env.items import Catalogue
 from packing_env.testing.errors import CheckError, require
-from packing_env.testing.small_tasks import random_catalogue
 from packing_env.types import Instances, PackingParams
+
+_SIDES = ((1, 1, 1), (2, 1, 1), (2, 2, 1), (3, 1, 2), (3, 2, 2), (4, 3, 2))
 
 
 def check_generator(
@@ -23,8 +24,8 @@ def check_generator(
 
     Args:
         generator: The generator to check.
-        catalogue: The items from which it draws; by default a :func:`random_catalogue`. A generator
-            with its own cuboids draws from these instead.
+        catalogue: The items from which it draws; by default six small cuboids. A generator with its
+            own cuboids draws from these instead.
         params: The task; a small one by default.
         num_instances: Number of instances to request.
 
@@ -34,7 +35,8 @@ def check_generator(
     require(
         isinstance(generator, Generator), f"check_generator takes a Generator, not {generator!r}"
     )
-    catalogue = random_catalogue() if catalogue is None else catalogue
+    if catalogue is None:
+        catalogue = Catalogue.from_cuboids(_SIDES, cell=1.0, container=(8.0, 8.0, 10.0))
     if params is None:
         params = PackingParams(container=catalogue.container, cell=catalogue.cell, num_items=8)
     base = catalogue

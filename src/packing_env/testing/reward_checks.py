@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from packing_env.core import metrics, rewards, transition
+from packing_env.tasks import make_env
 from packing_env.testing.environment_checks import act
 from packing_env.testing.episodes import current_state
 from packing_env.testing.errors import CheckError, require
-from packing_env.testing.small_tasks import small_env
 
 
 def check_reward(term: rewards.Term | str) -> None:
@@ -72,7 +72,7 @@ def _transitions() -> tuple[rewards.Metrics, rewards.Metrics, Tensor]:
 
     The rows of all steps are concatenated.
     """
-    env = small_env(num_envs=8, illegal_action="noop")
+    env = make_env("cuboid_online", 8, illegal_action="noop", num_items=8, pool_size=64)
     root, rows = env.reset(), []
     generator = torch.Generator().manual_seed(0)
     for step in range(6):

@@ -6,11 +6,11 @@ import pytest
 import torch
 from tests.agents import plain_heuristics as plain
 from tests.agents.heuristics.test_heuristics import SCORED
+from tests.small_tasks import small_env
 
 from agents.heuristics import build
 from packing_env import make_env
 from packing_env.items import Catalogue
-from packing_env.testing import small_env
 from packing_env.types import Instances, ParameterError
 
 GRID = (6, 5, 7)
