@@ -176,7 +176,7 @@ def test_long_thin_loads_are_lowered() -> None:
 def test_the_lowering_of_boxes_ends_at_once_when_it_is_halted() -> None:
     corners, sides = np.array([[0, 0, 9]]), np.ones((1, 3), np.int64)
     strips = floor_strips(corners[:, :2], sides[:, :2])
-    compiled().blocks.lower_boxes(corners, sides, strips, np.ones(1, np.int8))
+    compiled("blocks_numba").lower_boxes(corners, sides, strips, np.ones(1, np.int8))
     assert corners[0, 2] == 9
 
 

@@ -1,37 +1,14 @@
-"""The compiled modules of container loading."""
+"""The compiled modules of container loading, which are imported when a load is searched for."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import ModuleType
-from typing import NamedTuple
 
-from packing_env.types import ParameterError
-
-
-class Compiled(NamedTuple):
-    """Modules of compiled functions."""
-
-    blocks: ModuleType
-    loads: ModuleType
-    places: ModuleType
-    rules: ModuleType
-    spaces: ModuleType
-    tables: ModuleType
+from packing_env import extras
 
 
-def compiled() -> Compiled:
-    """Import the compiled functions."""
-    try:
-        from packing_env.kernels.loading import (
-            blocks_numba,
-            numba,
-            places_numba,
-            rules_numba,
-            spaces_numba,
-            tables_numba,
-        )
-    except ImportError as error:
-        raise ParameterError(
-            "loading boxes needs numba: pip install 'packing-env[fast]'"
-        ) from error
-    return Compiled(blocks_numba, numba, places_numba, rules_numba, spaces_numba, tables_numba)
+def compiled(module: str) -> ModuleType:
+    """Import a module of :mod:`packing_env.kernels.loading`; raise if numba is not installed."""
+    extras.check("numba", "loads of boxes")
+    return import_module(f"packing_env.kernels.loading.{module}")

@@ -59,7 +59,8 @@ def load_boxes(
         rules: Additional rules for every box of the load.
 
     Raises:
-        ParameterError: An option is wrong, more than 10 million boxes may fit, or numba is missing.
+        ParameterError: An option is wrong, or more than 10 million boxes may fit.
+        MissingPackageError: numba is not installed.
     """
     types, rules = list(types), rules or LoadRules()
     check_problem(container, types, rules)

@@ -35,9 +35,8 @@ class Places:
     """
 
     def __init__(self, problem: Problem, seconds: float = 1.0) -> None:
-        kernels = compiled()
-        self._find, self._new_pile = kernels.places.find_place, kernels.rules.new_pile
-        self._tables = kernels.tables
+        self._find = compiled("places_numba").find_place
+        self._new_pile, self._tables = compiled("rules_numba").new_pile, compiled("tables_numba")
         self._problem = problem
         repeats = np.array(
             [

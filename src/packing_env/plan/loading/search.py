@@ -74,10 +74,9 @@ class Search:
         self, problem: Problem, pool: ThreadPoolExecutor, threads: int, seconds: float
     ) -> None:
         self._deadline = time.monotonic() + seconds
-        kernels = compiled()
-        self._blocks_compiled, self._compiled = kernels.blocks, kernels.loads
-        self._rules_compiled, self._spaces_compiled = kernels.rules, kernels.spaces
-        self._tables = kernels.tables
+        self._blocks_compiled, self._compiled = compiled("blocks_numba"), compiled("numba")
+        self._rules_compiled, self._spaces_compiled = map(compiled, ("rules_numba", "spaces_numba"))
+        self._tables = compiled("tables_numba")
         self._problem, self._pool, self._threads = problem, pool, threads
         self._halt = np.zeros(1, np.int8)
         container = np.array(problem.container)
