@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -116,24 +116,14 @@ def nest(
     level = _level(order, sources, types[0], rules, cell, yaw)
     coarse = level.coarser(COARSE)
     _warm_up()
-    settings = _Settings(limit, lowest, interlocking, seed)
+    begin = partial(NestSearch, interlocking=interlocking, lowest=lowest, seed=seed)
 
     def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
-        return _Nester(order, sources, types[0], rules, level, coarse).nest(seconds, settings)
+        return _Nester(order, sources, types[0], rules, level, coarse).nest(seconds, limit, begin)
 
     if isinstance(parts, Fill):
         return most_copies(order, run, seconds, pieces=MAX_PIECES)
     return run(order, seconds, False)
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """Options of :func:`nest`."""
-
-    limit: int
-    lowest: bool
-    interlocking: bool
-    seed: int
 
 
 def _level(
@@ -242,16 +232,21 @@ class _Nester:
         self.tried = 0
         self.interrupted = self.out_of_time = False
 
-    def nest(self, seconds: float, settings: _Settings) -> Plan:
-        """Fill up to `settings.limit` containers."""
+    def nest(self, seconds: float, limit: int, begin: Callable[..., NestSearch]) -> Plan:
+        """Fill up to ``limit`` containers, each with a search that ``begin`` returns."""
         start = time.perf_counter()
         packings: list[Packing] = []
-        while any(self._open()) and len(packings) < settings.limit and not self.interrupted:
+        while any(self._open()) and len(packings) < limit and not self.interrupted:
             spare = max(0.0, start + seconds - time.perf_counter())
             if packings and not spare:  # placing the first part in another container takes time
                 self.out_of_time = True
                 break
-            search = self._search(spare / (settings.limit - len(packings)), settings)
+            search = begin(self.level, [source.volume for source in self.sources], self.left)
+            try:
+                deadline = time.perf_counter() + spare / (limit - len(packings))
+                search.search(deadline, self.coarse)
+            except KeyboardInterrupt:  # the nest so far is the result
+                self.interrupted = True
             self.out_of_time |= not search.tried_all
             if not search.pieces:
                 break
@@ -289,22 +284,6 @@ class _Nester:
     def _open(self) -> list[bool]:
         rows = self.level.rows
         return [count > 0 and bool(rows[part]) for part, count in enumerate(self.left)]
-
-    def _search(self, seconds: float, settings: _Settings) -> NestSearch:
-        """Fill one container."""
-        search = NestSearch(
-            self.level,
-            [source.volume for source in self.sources],
-            self.left,
-            interlocking=settings.interlocking,
-            lowest=settings.lowest,
-            seed=settings.seed,
-        )
-        try:
-            search.search(time.perf_counter() + seconds, self.coarse)
-        except KeyboardInterrupt:  # the nest so far is the result
-            self.interrupted = True
-        return search
 
     def _packing(self, search: NestSearch) -> Packing:
         x, y, height = (float(side) for side in self.kind.size)

@@ -6,7 +6,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
 from packing_env.plan.loading.search import compile_kernels
 from packing_env.planner.boxes.container_sets import CHEAPEST, CHOICES, FEWEST
-from packing_env.planner.boxes.order import BoxOrder, is_exact, read_boxes
+from packing_env.planner.boxes.order import is_exact, read_boxes
 from packing_env.planner.boxes.packer import BoxPacker
 from packing_env.planner.boxes.plans import packing_of_boxes
 from packing_env.planner.boxes.reasons import BoxReasons
@@ -139,11 +139,14 @@ def pack(
         order: Sequence[Part], seconds: float, trial: bool, first: Sequence[int] | None = None
     ) -> Plan:
         rules = constraints_of(order, types, constraints)
-        settings = _Settings(stability, rules, seed, limit, choose, seconds, trial)
         if exactly:
-            boxes = read_boxes(order, types, rules, rule)
-            return _pack_boxes(boxes, container_unit, settings, first)
-        return _pack_on_grid(order, types, container_unit, settings, spacing)
+            packer = BoxPacker(read_boxes(order, types, rules, rule), limit, choose)
+            return _pack_boxes(packer, container_unit, seconds, trial, first)
+        grids = _lay_grids(order, types, stability, rules, spacing)
+        parts, meshes, left = _load(order)
+        poses = _poses_of_sizes(parts, meshes, grids, stability == STANDS)
+        plan = _Packer(parts, poses, container_unit, seed, trial).pack(limit, seconds)
+        return replace(plan, left=(*plan.left, *left))
 
     if isinstance(parts, Fill):
         if exactly:
@@ -160,27 +163,14 @@ def pack(
         return replace(plan, interrupted=True)
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """Options of :func:`pack`; a trial finds no reasons."""
-
-    stability: str
-    constraints: Constraints
-    seed: int
-    limit: int
-    choose: str
-    seconds: float
-    trial: bool
-
-
-def _pack_on_grid(
+def _lay_grids(
     order: Sequence[Part],
     types: Sequence[ContainerType],
-    unit: str,
-    settings: _Settings,
+    stability: str,
+    rules: Constraints,
     cell: float | None,
-) -> Plan:
-    """Pack parts of any shape on heightmaps."""
+) -> list[Container]:
+    """Return the containers with their cells for parts of any shape."""
     for part in order:
         for name in options(Stacking):
             if name in part.handling and name != "like":  # `like` alone is no constraint
@@ -190,30 +180,23 @@ def _pack_on_grid(
                 )
     boxes = [part.exact_sides for part in order if part.sides is not None]
     spacing = choose_cell([kind.room for kind in types], boxes) if cell is None else cell
-    stands = settings.stability == STANDS
-    task: dict[str, Any] = {"stability": settings.stability}
-    if stands:
+    task: dict[str, Any] = {"stability": stability}
+    if stability == STANDS:
         task = {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
-    grids = [
-        lay_grid(kind, spacing, kind.constraints(settings.constraints), **task) for kind in types
-    ]
+    grids = [lay_grid(kind, spacing, kind.constraints(rules), **task) for kind in types]
     for grid in grids:
         try:
             check_rule(grid.params.stability, grid.params)
         except ParameterError as error:
             raise ParameterError(f"{error}; or stability={STANDS!r}") from error
-    parts, meshes, left = _load(order)
-    poses = _poses_of_sizes(parts, meshes, grids, stands)
-    plan = _Packer(parts, poses, unit, settings).pack(settings.limit, settings.seconds)
-    return replace(plan, left=(*plan.left, *left))
+    return grids
 
 
 def _pack_boxes(
-    order: BoxOrder, unit: str, settings: _Settings, first: Sequence[int] | None = None
+    packer: BoxPacker, unit: str, seconds: float, trial: bool, first: Sequence[int] | None
 ) -> Plan:
     """Pack an order of boxes; with ``first``, this many of each kind before all others."""
-    seconds = settings.seconds
-    packer = BoxPacker(order, settings.limit, settings.choose)
+    order = packer.order
     if not any(packer.fits(kind) for kind in range(len(order.parts))):
         raise CatalogueError(_no_box_fits(packer, unit))
     if first is None:
@@ -224,7 +207,7 @@ def _pack_boxes(
     number = sum(part.quantity for part in order.parts)
     return Plan(
         containers=tuple(packing_of_boxes(order, filled, number) for filled in packer.filled),
-        left=left_over(order.parts, packer.left, None if settings.trial else reasons.of),
+        left=left_over(order.parts, packer.left, None if trial else reasons.of),
         unit=unit,
         tried=packer.tried,
         seconds=packer.seconds,
@@ -271,13 +254,13 @@ def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]
 
 
 class _Packer:
-    """The state of :func:`pack`: the remaining and the packed parts."""
+    """The state of :func:`pack`: the remaining and the packed parts; a trial finds no reasons."""
 
     def __init__(
-        self, parts: Sequence[Part], poses: Sequence[Poses], unit: str, settings: _Settings
+        self, parts: Sequence[Part], poses: Sequence[Poses], unit: str, seed: int, trial: bool
     ) -> None:
         self.parts, self.poses, self.unit = parts, poses, unit
-        self.seed, self._trial = settings.seed, settings.trial
+        self.seed, self._trial = seed, trial
         self.left = [part.quantity for part in parts]
         self.packed: list[Packing] = []
         self.filled: list[tuple[Poses, State]] = []
