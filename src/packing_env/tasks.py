@@ -18,7 +18,13 @@ import torch
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv, checks
 from packing_env.generators import GENERATORS, Generator, GeneratorError
-from packing_env.generators.base import SPLITS, check_pool_memory, make_next_pool, make_pool
+from packing_env.generators.base import (
+    SPLITS,
+    Request,
+    check_pool_memory,
+    make_next_pool,
+    make_pool,
+)
 from packing_env.item_source import are_embedded, build_catalogue
 from packing_env.names import close_names
 from packing_env.types import PackingParams, ParameterError
@@ -251,9 +257,10 @@ def make_env(
     generator = build_generator(preset.generator)
     check_pool_memory(generator, preset.pool_size, params.num_items)
     # 2. Build the items (or let the generator supply cuboids), then the instances.
-    supplied = generator.cuboids(params, pool_seed, pool.get("split", "train"), preset.pool_size)
+    split = pool.get("split", "train")
+    supplied = generator.cuboids(Request.of(params, pool_seed, split, preset.pool_size))
     poses = {"orientations": preset.orientations, "scales": preset.scales}
-    catalogue = build_catalogue(preset.items, params, poses, pool.get("split", "train"), supplied)
+    catalogue = build_catalogue(preset.items, params, poses, split, supplied)
     if any(value is not None for value in preset.handling.values()):
         catalogue = catalogue.with_handling(preset.handling)
     playable = feasibility.legal_on_floor(catalogue.tensors(), params).any(1)

@@ -34,9 +34,9 @@ def write(folder: Path, content: Any, name: str = "sequences") -> Path:
 
 def replayed(source: CuboidSequences, params: PackingParams) -> list[list[tuple[float, ...]]]:
     """Return the sides of each item of each instance of the pool, metres."""
-    cuboids = source.cuboids(params)
+    cuboids = source.cuboids(Request.of(params))
     catalogue = catalogue_of(cuboids, params, "cuboid")
-    made = source.sample(Request.of(params, 0, "train", 4096), catalogue)
+    made = source.sample(Request.of(params), catalogue)
     return [
         [tuple(round(side, 9) for side in cuboids.extents[row].tolist()) for row in rows[:count]]
         for rows, count in zip(made.item_id.tolist(), made.num_items.tolist(), strict=True)
@@ -80,7 +80,7 @@ def test_container_loading_instances_are_those_of_the_file(files: Path) -> None:
     path = files / "br_container_loading.json"
     raw = json.loads(path.read_text())["instances"]
     source = CuboidSequences(path)
-    cuboids = source.cuboids(CENTIMETRES)
+    cuboids = source.cuboids(Request.of(CENTIMETRES))
     assert source.container(0.01) == pytest.approx(BR)
     kinds = {(*t["dims"], *t["vertical_ok"]) for one in raw for t in one["types"]}
     assert len(cuboids.extents) == len(kinds) == 360
@@ -114,7 +114,7 @@ def test_orders_come_in_arrival_order_and_stay_upright(files: Path) -> None:
     params = CENTIMETRES.evolve(container=(1.2, 0.8, 2.0), unit=0.001)
     sequence = replayed(source, params)[0]
     assert sequence == [tuple(side / 1000 for side in item) for item in raw["items_mm"]]
-    cuboids = source.cuboids(params)
+    cuboids = source.cuboids(Request.of(params))
     assert cuboids.names == list(dict.fromkeys(raw["article_id"]))
     assert cuboids.upright is not None
     assert cuboids.upright.unique(dim=0).tolist() == [[False, False, True]]
@@ -172,7 +172,8 @@ def test_demand_is_shuffled_and_cut_short(files: Path) -> None:
     share = sum(kind.count for kind in kinds[:10]) / sum(kind.count for kind in kinds)
     whole = CuboidSequences(path, "inst3d106", order="shuffled")
     wide = params.evolve(num_items=33_996)
-    made = whole.sample(Request.of(wide, 3, "test", 1), catalogue_of(whole.cuboids(wide), wide))
+    catalogue = catalogue_of(whole.cuboids(Request.of(wide)), wide)
+    made = whole.sample(Request.of(wide, 3, "test", 1), catalogue)
     assert made.item_id[0].bincount().tolist() == [kind.count for kind in kinds]
     assert abs(float((made.item_id[0, :5000] < 10).double().mean()) - share) < 0.03
 
@@ -262,5 +263,5 @@ def loading(**changes: Any) -> dict[str, Any]:
 def test_a_bad_file_names_the_place(content: Any, message: str, tmp_path: Path) -> None:
     path = write(tmp_path, content, "bad")
     with pytest.raises(SequenceError, match=message) as error:
-        CuboidSequences(path).cuboids(CUBE)
+        CuboidSequences(path).cuboids(Request.of(CUBE))
     assert str(path) in str(error.value)

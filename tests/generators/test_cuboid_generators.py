@@ -50,8 +50,9 @@ def sampled(
     source: CuboidSource, params: PackingParams, size: int, seed: int = 0, split: str = "train"
 ) -> tuple[Instances, torch.Tensor]:
     """Instances, and the extents ``[P, N, 3]`` of their items."""
-    catalogue = catalogue_of(source.cuboids(params, seed, split, size), params)
-    made = source.sample(Request.of(params, seed, split, size), catalogue)
+    request = Request.of(params, seed, split, size)
+    catalogue = catalogue_of(source.cuboids(request), params)
+    made = source.sample(request, catalogue)
     return made, catalogue.extent[made.item_id]
 
 
@@ -94,7 +95,7 @@ def test_whole_extents_are_drawn_with_equal_probability(low: int, types: int) ->
 
 
 def test_the_extents_stand_in_a_fixed_order() -> None:
-    cuboids = UniformCuboids(high=3).cuboids(CUBE.evolve(cell=0.5))
+    cuboids = UniformCuboids(high=3).cuboids(Request.of(CUBE.evolve(cell=0.5)))
     assert cuboids.extents.dtype == torch.float64
     assert (cuboids.extents[:4] / 0.5).tolist() == [[1, 1, 1], [1, 1, 2], [1, 1, 3], [1, 2, 1]]
 
@@ -102,14 +103,14 @@ def test_the_extents_stand_in_a_fixed_order() -> None:
 def test_sides_may_be_multiples_of_a_step() -> None:
     with pytest.raises(ParameterError, match=r"generator\.high=14"):
         UniformCuboids(low=3, high=14, step=3)
-    cuboids = UniformCuboids(low=3, high=15, step=3).cuboids(CUBE)
+    cuboids = UniformCuboids(low=3, high=15, step=3).cuboids(Request.of(CUBE))
     assert cuboids.extents.unique().tolist() == [3, 6, 9, 12, 15]
     assert len(cuboids.extents) == 125
 
 
 def test_the_draws_are_those_of_the_uniform_generator() -> None:
     """Meshes of all the cuboids, drawn uniformly, give the same streams."""
-    catalogue = catalogue_of(UniformCuboids().cuboids(CUBE), CUBE)
+    catalogue = catalogue_of(UniformCuboids().cuboids(Request.of(CUBE)), CUBE)
     request = Request.of(
         CUBE.evolve(num_items=125), 7, "test", 16, torch.ones(125, dtype=torch.bool)
     )

@@ -26,8 +26,9 @@ def solved(
     source: Guillotine, params: PackingParams, size: int, seed: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The solution's boxes, which of them are real, and the catalogue rows."""
-    _, made = source.make(Request.of(params, seed, "train", size))
-    boxes = source.solutions(params, seed, size=size)
+    request = Request.of(params, seed, "train", size)
+    _, made = source.make(request)
+    boxes = source.solutions(request)
     return boxes, torch.arange(boxes.shape[1]) < made.num_items[:, None], made.item_id
 
 

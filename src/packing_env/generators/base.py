@@ -48,6 +48,7 @@ class Request:
         stream: Index of the random stream; each split has its own.
         container: ``(X, Y, H)``, metres.
         pitch: Step of the lattice, metres: the cell, or the unit of geometry ``"boxes"``.
+        geometry: The geometry of the task.
         playable: ``[M]`` True for catalogue rows with a legal placement in the empty container;
             empty before there is a catalogue.
     """
@@ -58,15 +59,16 @@ class Request:
     stream: int
     container: tuple[float, float, float]
     pitch: float
+    geometry: str
     playable: Bool[Tensor, " M"]
 
     @classmethod
     def of(
         cls,
         params: PackingParams,
-        seed: int,
-        split: str,
-        size: int,
+        seed: int = 0,
+        split: str = "train",
+        size: int = 4096,
         playable: Bool[Tensor, " M"] | None = None,
     ) -> Request:
         """Make the request for a pool of a task.
@@ -82,6 +84,7 @@ class Request:
             stream=split_stream(split),
             container=params.container,
             pitch=params.pitch,
+            geometry=params.geometry,
             playable=torch.zeros(0, dtype=torch.bool) if playable is None else playable,
         )
 
@@ -146,9 +149,7 @@ class Generator(ABC):
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
         """Make ``num_instances`` instances in arrival order, on the CPU."""
 
-    def cuboids(
-        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
-    ) -> Cuboids | None:
+    def cuboids(self, request: Request) -> Cuboids | None:
         """Return the cuboids of a pool; ``None`` if the generator supplies no cuboids."""
         return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from packing_env.core import feasibility
@@ -42,10 +44,10 @@ def check_generator(
     base = catalogue
 
     def sample(seed: int, stream: int, size: int = num_instances) -> tuple[Instances, Catalogue]:
-        items = _own_cuboids(generator, params, seed, SPLITS[stream], size) or base
+        request = Request.of(params, seed, SPLITS[stream], size)
+        items = _own_cuboids(generator, params, request) or base
         playable = feasibility.legal_on_floor(items.tensors(), params).any(1).cpu()
-        request = Request.of(params, seed, SPLITS[stream], size, playable)
-        return generator.sample(request, items), items
+        return generator.sample(replace(request, playable=playable), items), items
 
     state = torch.get_rng_state()
     drawn, items = sample(0, 0)
@@ -77,11 +79,9 @@ def check_generator(
     require(len(pool) > 0, "no instance of the generator can be started")
 
 
-def _own_cuboids(
-    generator: Generator, params: PackingParams, seed: int, split: str, size: int
-) -> Catalogue | None:
+def _own_cuboids(generator: Generator, params: PackingParams, request: Request) -> Catalogue | None:
     """Build the catalogue of the generator's own cuboids; ``None`` if it has none."""
-    supplied = generator.cuboids(params, seed, split, size)
+    supplied = generator.cuboids(request)
     if supplied is None:
         return None
     return Catalogue.from_cuboids(

@@ -10,7 +10,7 @@ import torch
 from packing_env.core.random import below
 from packing_env.generators.base import SIDES, Cuboids, GeneratorError, Request, full_length
 from packing_env.generators.cuboids.source import CuboidSource
-from packing_env.types import Instances, PackingParams, ParameterError
+from packing_env.types import Instances, ParameterError
 from packing_env.values import Option, Positive, check
 
 MAX_MAPPED = 5_000
@@ -61,20 +61,15 @@ class ContinuousCuboids(CuboidSource):
             )
         return round(scaled)
 
-    def cuboids(
-        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
-    ) -> Cuboids:
-        """Return one cuboid per position of each instance."""
-        if params.geometry == "maps" and size * params.num_items > MAX_MAPPED:
-            raise GeneratorError(
-                f"continuous_cuboids draws a new cuboid at every position: pool_size={size} times "
-                f"num_items={params.num_items} is more than {MAX_MAPPED} cuboids with heightmaps; "
-                "use geometry='boxes', or a smaller pool_size"
-            )
-        return super().cuboids(params, seed, split, size)
-
     def make(self, request: Request) -> tuple[Cuboids, Instances]:
         """Draw the cuboids; row ``p * N + n`` is item n of instance p."""
+        size, num_items = request.num_instances, request.num_items
+        if request.geometry == "maps" and size * num_items > MAX_MAPPED:
+            raise GeneratorError(
+                f"continuous_cuboids draws a new cuboid at every position: pool_size={size} times "
+                f"num_items={num_items} is more than {MAX_MAPPED} cuboids with heightmaps; use "
+                "geometry='boxes', or a smaller pool_size"
+            )
         words = request.words(SIDES, request.num_items)
         low = self._steps("low", self.low)
         span = self._steps("high", self.high) - low

@@ -82,9 +82,7 @@ class Guillotine(CuboidSource):
         surfaces[..., -2] *= _LOWEST
         return surfaces
 
-    def solutions(
-        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
-    ) -> Int[Tensor, "P N 6"]:
+    def solutions(self, request: Request) -> Int[Tensor, "P N 6"]:
         """Return the original place of each piece in the container, in arrival order.
 
         If the pieces are packed there in order, without rotation, they fill the container.
@@ -92,7 +90,7 @@ class Guillotine(CuboidSource):
         Returns:
             ``(x0, y0, z0, x1, y1, z1)`` in pitches; zeros past the end of an instance.
         """
-        return self._sorted(Request.of(params, seed, split, size))[0]
+        return self._sorted(request)[0]
 
     def _sorted(self, request: Request) -> tuple[Int[Tensor, "P N 6"], Int[Tensor, " P"]]:
         """Return the pieces of each instance in arrival order, and the number of pieces."""

@@ -16,7 +16,7 @@ from packing_env.generators.cuboids.loads import MAX_ITEMS, Kind, Load
 from packing_env.generators.cuboids.source import CuboidSource
 from packing_env.generators.sequence_file import SequenceError, file_name
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.types import Instances, PackingParams
+from packing_env.types import Instances
 from packing_env.values import Count, Option, check
 
 _LOGGER = logging.getLogger("packing_env.generators")
@@ -94,13 +94,11 @@ class CuboidSequences(CuboidSource):
         """
         return self._container(self.loads(), pitch)
 
-    def cuboids(
-        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
-    ) -> Cuboids:
+    def cuboids(self, request: Request) -> Cuboids:
         """Return each cuboid of the chosen instances once; log remarks on the file."""
         for remark in dict.fromkeys(load.remark for load in self.loads() if load.remark):
             _LOGGER.warning("%s: %s", self.path, remark)
-        return super().cuboids(params, seed, split, size)
+        return super().cuboids(request)
 
     def make(self, request: Request) -> tuple[Cuboids, Instances]:
         """Return the cuboids of all chosen instances, and the instances of the split."""

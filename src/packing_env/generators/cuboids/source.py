@@ -11,7 +11,7 @@ from packing_env.generators import base
 from packing_env.generators.base import Cuboids, Request
 from packing_env.items import Catalogue
 from packing_env.items.cuboids import VOLUME_TOLERANCE
-from packing_env.types import Instances, PackingParams
+from packing_env.types import Instances
 
 
 class CuboidSource(base.Generator):
@@ -25,11 +25,9 @@ class CuboidSource(base.Generator):
     def make(self, request: Request) -> tuple[Cuboids, Instances]:
         """Make the cuboids, and the instances as their row numbers in arrival order."""
 
-    def cuboids(
-        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
-    ) -> Cuboids:
-        """Return the cuboids of a pool that is made with these arguments."""
-        return self.make(Request.of(params, seed, split, size))[0]
+    def cuboids(self, request: Request) -> Cuboids:
+        """Return the cuboids of a pool."""
+        return self.make(request)[0]
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
         """Return the instances; raise unless ``catalogue`` holds exactly these cuboids in order."""
