@@ -32,7 +32,7 @@ from provenance import provenance, write_json
 
 import packing_env as pe
 from packing_env.items.shapes import SHAPES
-from packing_env.nesting.levels import Level, Room, TurnedVoxels
+from packing_env.nesting.levels import Level, Room, as_given
 from packing_env.nesting.search import NestSearch
 from packing_env.plan import check_plan, save_plan
 from packing_env.planner import Part, Plan
@@ -93,17 +93,6 @@ def order(data: Path, seconds: float) -> Iterator[dict[str, Any]]:
     yield {"planner": "pack", "cell": "5mm", **judged(plan)}
 
 
-class VoxelPart:
-    """A part given as voxels, without rotation."""
-
-    def __init__(self, voxels: np.ndarray) -> None:
-        self._occupied, self.volume = voxels, float(voxels.sum())
-
-    def voxels(self, cell: float, margin: float, room: np.ndarray) -> list[TurnedVoxels | None]:
-        """Return the voxels as they are."""
-        return [TurnedVoxels(self._occupied, np.zeros(3))]
-
-
 def strips(data: Path, seconds: float, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Find low nests of the voxel instances."""
     instances = read_public if (data / "InstanceDescription").is_dir() else read_supplied
@@ -121,14 +110,14 @@ def read_supplied(data: Path) -> Instances:
 
 def strip(instance: dict[str, Any], voxels: Any, seconds: float) -> dict[str, Any]:
     """Nest all pieces of an instance as low as the time allows."""
-    parts = [VoxelPart(voxels[piece["piece"]].astype(bool)) for piece in instance["pieces"]]
+    parts = [voxels[piece["piece"]].astype(bool) for piece in instance["pieces"]]
     counts = [piece["count"] for piece in instance["pieces"]]
     side = instance["voxel_size"]
     highest = 5 * instance["volume_lower_bound_height"] / side
     room = Room(np.array([*instance["container_xy_voxels"], int(highest)], float))
     start = time.perf_counter()
-    volumes = [part.volume for part in parts]
-    level = Level(parts, room, 1.0)
+    volumes = [float(part.sum()) for part in parts]
+    level = Level([as_given(part) for part in parts], room, 1.0)
     search = NestSearch(level, volumes, counts, interlocking=True, lowest=True)
     search.search(start + seconds, level.coarser(COARSE.get(instance["name"], (2, 2))))
     if any(search.left):

@@ -24,7 +24,7 @@ from packing_env.nesting import levels
 from packing_env.nesting.bits import from_bits
 from packing_env.nesting.cells import default_cell
 from packing_env.nesting.greedy import Greedy
-from packing_env.nesting.levels import Level, MeshPart, Room, Sketch, TurnedVoxels
+from packing_env.nesting.levels import Level, MeshPart, Room, Sketch, as_given
 from packing_env.nesting.pieces import Piece, leaving, to_nest
 from packing_env.nesting.search import NestSearch, _Failed
 from packing_env.plan import Packing, check_plan, save_plan
@@ -267,7 +267,7 @@ def test_finer_turns_about_z() -> None:
     diagonal = np.ones((9, 1, 1), bool)
     parts = [Part(mesh=solid(diagonal, "rod"))]
     room = (0.08, 0.08, 0.02)
-    with pytest.raises(CatalogueError, match=r"no part fits .* rod, is 0\.09 x 0\.01 x 0\.01 m;"):
+    with pytest.raises(CatalogueError, match=r"no part fits .* rod, is 0\.09 x 0\.01 x 0\.01 m:"):
         pe.nest(parts, room, 1.0, cell="2.5mm")
     assert pe.nest(parts, room, 1.0, cell="2.5mm", yaw=45.0).num_packed == 1
 
@@ -303,7 +303,7 @@ def turned_dome(cells: int) -> tuple[Level, NestSearch]:
     mesh = SHAPES["dome"].mesh()
     side = 2.0 * float(mesh.extents.max())
     part, room = MeshPart(mesh, rotation_set("pi/2").numpy()), Room(np.full(3, side))
-    level = Level([part], room, side / cells)
+    level = Level([part.voxels], room, side / cells)
     return level, NestSearch(level, [part.volume], [20])
 
 
@@ -376,22 +376,11 @@ def test_tables_are_there_along_each_axis() -> None:
         assert np.array_equal(stored[axis].reshape(along.shape), along)
 
 
-class Voxels:
-    """A part given as voxels, without rotation."""
-
-    def __init__(self, occupied: np.ndarray) -> None:
-        self.occupied, self.volume = occupied, float(occupied.sum())
-
-    def voxels(self, cell: float, margin: float, room: np.ndarray) -> list[TurnedVoxels | None]:
-        return [TurnedVoxels(self.occupied, np.zeros(3))]
-
-
 def test_a_part_finds_the_only_free_place() -> None:
     block, bar = np.ones((12, 12, 40), bool), np.ones((3, 3, 4), bool)
     block[4:7, 4:7, 21:25] = False
-    parts = [Voxels(block), Voxels(bar)]
-    level = Level(parts, Room(np.array([12.0, 12.0, 40.0])), 1.0)
-    search = NestSearch(level, [part.volume for part in parts], [1, 1], interlocking=True)
+    level = Level([as_given(block), as_given(bar)], Room(np.array([12.0, 12.0, 40.0])), 1.0)
+    search = NestSearch(level, [block.sum(), bar.sum()], [1, 1], interlocking=True)
     search.search(time.perf_counter() + 5.0)
     assert {piece.place for piece in search.pieces} == {(0, 0, 0), (4, 4, 21)}
     pieces = [Piece(0, 0, (0, 0, 0)), Piece(1, 1, (9, 9, 0))]
@@ -459,7 +448,7 @@ def tall_parts(height: float) -> tuple[Level, Sketch, NestSearch]:
     """Return three parts of 5 voxels, which are 2 high in coarse voxels, that is 4 fine ones."""
     tall = solid(np.ones((2, 2, 5), bool), "tall")
     part, room = MeshPart(tall, np.eye(3)[None]), Room(np.array([0.1, 0.1, height]))
-    level = Level([part], room, CELL)
+    level = Level([part.voxels], room, CELL)
     sketch = level.coarser([2])
     assert sketch is not None
     return level, sketch, NestSearch(level, [part.volume], [3], lowest=True)
@@ -516,7 +505,7 @@ def test_neutral_attributes_are_accepted() -> None:
 
 def test_a_part_that_never_fits_does_not_end_the_search() -> None:
     part, room = MeshPart(cube(5).load(), np.eye(3)[None]), Room(np.full(3, 0.06))
-    search = NestSearch(Level([part], room, CELL), [part.volume], [2])
+    search = NestSearch(Level([part.voxels], room, CELL), [part.volume], [2])
     search.fill(1e9)
     search._failures[:] = 5000.0
     assert search._with_another(1) is None

@@ -6,10 +6,9 @@ import copy
 import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -51,20 +50,14 @@ class TurnedVoxels:
     low: Array
 
 
-class Source(Protocol):
-    """A part that can be turned into voxels of any size."""
+Voxelizer = Callable[[float, float, Array], Sequence[TurnedVoxels | None]]
+"""Function of the side of a voxel, a margin and a room ``[3]``, in metres. It returns a part in
+each rotation; None where it is larger than the room: see `packing_env.items.voxels.voxelize`."""
 
-    @property
-    def volume(self) -> float:
-        """Volume in m^3."""
-        ...
 
-    def voxels(self, cell: float, margin: float, room: Array) -> list[TurnedVoxels | None]:
-        """Return the part in each rotation; None where it is larger than ``room [3]``, in metres.
-
-        See `packing_env.items.voxels.voxelize`.
-        """
-        ...
+def as_given(occupied: Array) -> Voxelizer:
+    """Return the function for a part that is given as voxels, ``[U, V, H]``, and is not turned."""
+    return lambda cell, margin, room: [TurnedVoxels(occupied, np.zeros(3))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +161,7 @@ class Level:
 
     coarse = False
 
-    def __init__(self, sources: Sequence[Source], room: Room, cell: float) -> None:
+    def __init__(self, parts: Sequence[Voxelizer], room: Room, cell: float) -> None:
         self.cell, margin = cell, room.clearance / 2
         self._origin = np.full(3, room.walls - margin)
         lengths = (room.size - 2 * self._origin) / cell
@@ -181,9 +174,9 @@ class Level:
         self.size: list[Array] = []
         threads, largest = usable_cores(), self.container * cell
         with ThreadPoolExecutor(threads) as pool:
-            for first in range(0, len(sources), threads):  # voxels of few parts at a time
-                group = sources[first : first + threads]
-                for turned in pool.map(lambda part: part.voxels(cell, margin, largest), group):
+            for first in range(0, len(parts), threads):  # voxels of few parts at a time
+                group = parts[first : first + threads]
+                for turned in pool.map(lambda part: part(cell, margin, largest), group):
                     self._add(turned)
         self._add([TurnedVoxels(self._kept_empty(room), self._origin)])
         self.shapes = self._shapes()

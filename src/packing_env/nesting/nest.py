@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from packing_env.constraints import Constraints
-from packing_env.items import CatalogueError
 from packing_env.items.handling import allowed
 from packing_env.items.meshes.mesh import MeshSource
 from packing_env.nesting.cells import MAX_VOXELS, default_cell
-from packing_env.nesting.levels import EXACT, Array, Level, MeshPart, Room, Sketch, TurnedVoxels
+from packing_env.nesting.levels import EXACT, Level, MeshPart, Room, Sketch, as_given
 from packing_env.nesting.options import check_handling, read_rotations, read_rules
 from packing_env.nesting.pieces import Leaving, leaving
 from packing_env.nesting.search import NestSearch
 from packing_env.plan import Packing, PlacedItem
 from packing_env.planner.copies import Fill, most_copies
+from packing_env.planner.fit import none_fits
 from packing_env.planner.reading.containers import (
     Containers,
     ContainerType,
@@ -31,7 +30,7 @@ from packing_env.planner.reading.lengths import read_length
 from packing_env.planner.reading.parts import Part, Parts, read_parts
 from packing_env.planner.reasons import CAUSES, INTERRUPTED, NO_ROOM, OFF_CELLS, TOO_LARGE
 from packing_env.planner.result import Plan, left_over
-from packing_env.values import UNITS, ParameterError, check_number
+from packing_env.values import ParameterError, check_number
 
 COARSE = (2,)
 """For each coarser level of the search: how many voxels are joined along each axis."""
@@ -160,53 +159,22 @@ def _level(
     if side > inner.min() + EXACT:
         raise ParameterError(f"cell={side:g} m is larger than the container; give a smaller cell")
     # 2. Make the voxels; find out whether any part fits.
-    level = Level(sources, room, side)
+    level = Level([source.voxels for source in sources], room, side)
     if not any(level.rows[: len(sources)]):
-        raise _nothing_fits(order, sources, kind, level, size - 2 * room.walls)
+        free = size - 2 * room.walls
+        if any(part.fits(rotation, free) for part in sources for rotation in part.rotations):
+            raise ParameterError(
+                f"cell={side:g} m: the parts fit into the container, but not into its "
+                f"{' x '.join(map(str, level.container))} whole voxels; give a smaller cell that "
+                "divides the sides of container and parts"
+            )
+        raise none_fits(order, free.tolist(), kind.unit, lambda _: TOO_LARGE)
     return level
 
 
-def _nothing_fits(
-    order: Sequence[Part],
-    sources: Sequence[MeshPart],
-    kind: ContainerType,
-    level: Level,
-    free: Array,
-) -> Exception:
-    """Return the error for an order of which no part fits into ``free [3]``, in metres."""
-    if any(part.fits(rotation, free) for part in sources for rotation in part.rotations):
-        x, y, z = level.container
-        return ParameterError(
-            f"cell={level.cell:g} m: the parts fit into the container, but not into its {x} x {y} "
-            f"x {z} whole voxels; give a smaller cell that divides the sides of container "
-            "and parts"
-        )
-    boxes = [
-        min((source.sides(turn) for turn in source.rotations), key=math.prod) for source in sources
-    ]
-    smallest = min(range(len(boxes)), key=lambda part: sorted(boxes[part], reverse=True))
-    inside, sides = (
-        " x ".join(f"{length / UNITS[kind.unit]:.6g}" for length in lengths)
-        for lengths in (free, boxes[smallest])
-    )
-    return CatalogueError(
-        f"no part fits into the container in any rotation: inside the clearance to walls, the "
-        f"container is {inside} {kind.unit}, and the smallest part, {order[smallest].label}, is "
-        f"{sides} {kind.unit}; state the unit of the parts (--unit), or give a larger container"
-    )
-
-
-class _Cube:
-    """A part of one voxel, with which the kernels are compiled before the clock starts."""
-
-    volume = 1.0
-
-    def voxels(self, cell: float, margin: float, room: Array) -> list[TurnedVoxels | None]:
-        return [TurnedVoxels(np.ones((1, 1, 1), bool), np.zeros(3))]
-
-
 def _warm_up() -> None:
-    level = Level([_Cube()], Room(np.ones(3)), 0.5)
+    """Pack parts of one voxel, so that the kernels are compiled before the clock starts."""
+    level = Level([as_given(np.ones((1, 1, 1), bool))], Room(np.ones(3)), 0.5)
     search = NestSearch(level, [1.0], [2])
     search.fill(time.perf_counter() + 1.0)
     search.left = [1]

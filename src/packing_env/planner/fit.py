@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TypeVar
 
+from packing_env.items import CatalogueError
 from packing_env.planner.reading.parts import Part
 from packing_env.planner.reasons import OTHER_FACE, OTHER_TURN, TOO_LARGE
+from packing_env.values import UNITS
 
 Length = TypeVar("Length", int, float)
 
@@ -41,3 +44,30 @@ def misfit(part: Part, sides: Sequence[Length], rooms: Sequence[Sequence[Length]
         if any(fits(turned, room) for room in rooms):
             return reason
     return TOO_LARGE
+
+
+def none_fits(
+    parts: Sequence[Part],
+    room: Sequence[float | Fraction],
+    unit: str,
+    reason: Callable[[int], str],
+) -> CatalogueError:
+    """Return the error for an order of which no part fits; it names the smallest part.
+
+    Args:
+        parts: The order.
+        room: The part of the container that may be used, ``(X, Y, H)`` metres.
+        unit: Unit of the lengths in the message.
+        reason: Function that returns why a part does not fit.
+    """
+    sizes = [sorted(part.lengths, reverse=True) for part in parts]
+    smallest = min(range(len(sizes)), key=sizes.__getitem__)
+    free, sides = (
+        " x ".join(f"{float(length) / UNITS[unit]:.6g}" for length in lengths)
+        for lengths in (room, sizes[smallest])
+    )
+    return CatalogueError(
+        f"no part fits into the container, of which {free} {unit} may be used; the smallest part, "
+        f"{parts[smallest].label}, is {sides} {unit}: {reason(smallest)}. State the unit of the "
+        "parts (--unit), or give a larger container"
+    )

@@ -27,6 +27,7 @@ from packing_env.planner.boxes.packer import BoxPacker
 from packing_env.planner.boxes.plans import packing_of_boxes
 from packing_env.planner.boxes.reasons import BoxReasons
 from packing_env.planner.copies import Fill, most_copies, wants_kits, whole_kits
+from packing_env.planner.fit import none_fits
 from packing_env.planner.grid.containers import Container, choose_cell, lay_grid
 from packing_env.planner.grid.poses import Poses, build_poses
 from packing_env.planner.grid.reasons import Reasons
@@ -39,7 +40,7 @@ from packing_env.planner.reading.containers import (
     container_limit,
     read_containers,
 )
-from packing_env.planner.reading.lengths import metres, read_length
+from packing_env.planner.reading.lengths import read_length
 from packing_env.planner.reading.parts import Part, Parts, read_parts
 from packing_env.planner.result import LeftOver, Plan, left_over
 from packing_env.types import State
@@ -198,7 +199,8 @@ def _pack_boxes(
     """Pack an order of boxes; with ``first``, this many of each kind before all others."""
     order = packer.order
     if not any(packer.fits(kind) for kind in range(len(order.parts))):
-        raise CatalogueError(_no_box_fits(packer, unit))
+        room = [length * order.unit for length in order.rooms[-1].inner]
+        raise none_fits(order.parts, room, unit, BoxReasons(packer, _LEAST_SECONDS).of)
     if first is None:
         packer.pack(seconds)
     else:
@@ -217,23 +219,6 @@ def _pack_boxes(
         least=packer.sets.least_number(),
         least_cost=None if packer.cost is None else packer.sets.least_cost(packer.cost),
         interrupted=packer.interrupted,
-    )
-
-
-def _no_box_fits(packer: BoxPacker, unit: str) -> str:
-    """Return the message for an order without a box that fits."""
-    order = packer.order
-    sizes = [sorted(part.exact_sides, reverse=True) for part in order.parts]
-    kind = min(range(len(sizes)), key=sizes.__getitem__)
-    room, box = (
-        " x ".join(f"{float(side / metres(unit)):.6g}" for side in size)
-        for size in (order.rooms[-1].type.room, sizes[kind])
-    )
-    reason = BoxReasons(packer, _LEAST_SECONDS).of(kind)
-    return (
-        f"no box of the order fits into the container, {room} {unit}; the smallest is "
-        f"{order.parts[kind].label}, {box} {unit}: {reason}. State the unit of the boxes (--unit), "
-        "or give a larger container"
     )
 
 

@@ -73,16 +73,6 @@ class Container:
     constraints: Constraints
     params: PackingParams
 
-    @property
-    def covered(self) -> bool:
-        """True if whole cells cover the floor."""
-        return _is_covered(self.size, self.params.container, self.params.cell)
-
-    def __str__(self) -> str:
-        """Return the size and, if cells do not cover the floor, the covered part."""
-        size = _millimetres(self.size)
-        return size if self.covered else f"{size} ({_cover(self.size, self.params)})"
-
 
 def lay_grid(
     container: ContainerType, cell: float, constraints: Any = None, **options: Any
@@ -99,8 +89,8 @@ def lay_grid(
     length, width = (math.floor(side / cell + CELL_MARGIN) * cell for side in size[:2])
     if not length or not width:
         raise ParameterError(
-            f"cell={1e3 * cell:g} mm is larger than the container, {_millimetres(size)}; give a "
-            "smaller cell"
+            f"cell={1e3 * cell:g} mm is larger than the container, "
+            f"{' x '.join(f'{1e3 * side:.6g}' for side in size)} mm; give a smaller cell"
         )
     floor = (length, width, size[2])
     if _is_covered(size, floor, cell):
@@ -148,7 +138,3 @@ def _cover(size: Size, params: PackingParams) -> str:
     lengths = (params.cell, *params.container[:2], *size[:2])
     text = "cells of {:.4g} mm cover {:.4g} x {:.4g} mm of the floor, {:.4g} x {:.4g} mm"
     return text.format(*(1e3 * length for length in lengths))
-
-
-def _millimetres(size: Size) -> str:
-    return " x ".join(f"{1e3 * side:.6g}" for side in size) + " mm"

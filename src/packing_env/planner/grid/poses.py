@@ -16,7 +16,7 @@ from packing_env.item_source import check_size, log_warnings
 from packing_env.items import Catalogue, CatalogueError, Mesh
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.kernels.stability_rules import LADDER
-from packing_env.planner.fit import misfit
+from packing_env.planner.fit import misfit, none_fits
 from packing_env.planner.grid.containers import Container
 from packing_env.planner.grid.filling import Filling
 from packing_env.planner.reading.parts import Part
@@ -182,7 +182,9 @@ def _catalogue_of(
         misfits = [_misfit(part, mesh, container) for part, mesh in pairs]
         if not all(misfits):
             raise
-        raise CatalogueError(_none_fits(pairs, misfits, container, unit)) from error
+        parts = [part for part, _ in pairs]
+        own = container.type.unit
+        raise none_fits(parts, container.size, own, misfits.__getitem__) from error
     largest = float(catalogue.extent.max())
     check_size(catalogue, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
     log_warnings(catalogue)
@@ -199,21 +201,6 @@ def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
         for size in (container.params.container, container.size)
     )
     return (whole or OFF_CELLS) if on_cells else ""
-
-
-def _none_fits(
-    pairs: Sequence[tuple[Part, Mesh]], misfits: Sequence[str], container: Container, unit: str
-) -> str:
-    """Return the message for an order without a part that fits."""
-    smallest, reason = min(
-        (float(mesh.extents.max()), f"{part.label}: {misfit}")
-        for (part, mesh), misfit in zip(pairs, misfits, strict=True)
-    )
-    return (
-        f"none of the {len(pairs)} parts fits into the container, {container}; the smallest is "
-        f"{1e3 * smallest:.4g} mm long ({reason}). If {unit} is not the unit of the parts, give "
-        "--unit, else a larger container"
-    )
 
 
 def _strictest(catalogue: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:
