@@ -192,27 +192,17 @@ class _Loader(SourceFileLoader):
             ImportError: The source does not contain the name, but the file exists.
         """
         name = _CONFIGURED[fullname]
-        hidden = _Hidden(name)
-        tree = hidden.visit(ast.parse(self.get_data(self.path)))
-        if os.path.lexists(name) and not hidden.count:
+        tree = ast.parse(self.get_data(self.path))
+        # The name is replaced where it is all that is assigned or yielded.
+        nodes = (node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.Yield)))
+        values = [node.value for node in nodes if isinstance(node.value, ast.Constant)]
+        named = [value for value in values if value.value == name]
+        for value in named:
+            value.value = _NOWHERE + name
+        if os.path.lexists(name) and not named:
             raise ImportError(
                 f"{name} of the working directory would configure {fullname}; remove it",
                 name=fullname,
             )
         warn_of_ignored(fullname.partition(".")[0], name)
         return compile(tree, self.path, "exec", dont_inherit=True)
-
-
-class _Hidden(ast.NodeTransformer):
-    """Replaces the name of a file where it is the whole value of an assignment or a yield."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.count = name, 0
-
-    def _visit(self, node: ast.Assign | ast.Yield) -> ast.AST:
-        if isinstance(node.value, ast.Constant) and node.value.value == self.name:
-            node.value.value = _NOWHERE + self.name
-            self.count += 1
-        return self.generic_visit(node)
-
-    visit_Assign = visit_Yield = _visit  # noqa: N815  # the names that ast calls
