@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.voxels import voxelize
+from packing_env.items.voxels import Voxels, voxelize
 from packing_env.kernels.nests.bits_numba import PADDING, STRIP, Filled, occupy
 from packing_env.kernels.nests.depths_numba import spread_distances
 from packing_env.kernels.nests.overlaps_numba import Shapes
@@ -35,29 +36,15 @@ DEEPEST = 254
 """Largest depth in a table, in its unit, before it is rounded up."""
 _WHOLE = 1e-9
 """A rotation is a turn of the axes if each of its entries is closer than this to -1, 0 or 1."""
-
-
-@dataclass(frozen=True, eq=False)
-class TurnedVoxels:
-    """A part in one rotation.
-
-    Attributes:
-        occupied: ``[U, V, H]`` bool.
-        low: ``[3]`` metres, the corner of voxel (0, 0, 0) in the frame of the turned part.
-    """
-
-    occupied: Array
-    low: Array
-
-
-Voxelizer = Callable[[float, float, Array], Sequence[TurnedVoxels | None]]
+Voxelizer = Callable[[float, float, Array], Sequence[Voxels | None]]
 """Function of the side of a voxel, a margin and a room ``[3]``, in metres. It returns a part in
 each rotation; None where it is larger than the room: see `packing_env.items.voxels.voxelize`."""
 
 
 def as_given(occupied: Array) -> Voxelizer:
     """Return the function for a part that is given as voxels, ``[U, V, H]``, and is not turned."""
-    return lambda cell, margin, room: [TurnedVoxels(occupied, np.zeros(3))]
+    voxels = Voxels(torch.as_tensor(occupied), torch.zeros(3, dtype=torch.float64))
+    return lambda cell, margin, room: [voxels]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +73,10 @@ class MeshPart:
         """Return whether the solid is not longer than ``room [3]`` along any axis."""
         return bool((self.sides(rotation) <= room + EXACT).all())
 
-    def voxels(self, cell: float, margin: float, room: Array) -> list[TurnedVoxels | None]:
+    def voxels(self, cell: float, margin: float, room: Array) -> list[Voxels | None]:
         """Return the voxels of each rotation; turns of the axes share one computation."""
-        made: dict[bytes, tuple[Array, TurnedVoxels]] = {}
-        turned: list[TurnedVoxels | None] = []
+        made: dict[bytes, tuple[Array, Voxels]] = {}
+        turned: list[Voxels | None] = []
         for rotation in self.rotations:
             if not self.fits(rotation, room - 2 * margin):
                 turned.append(None)
@@ -100,24 +87,22 @@ class MeshPart:
             for of, voxels in [made[key]] if key in made else []:
                 turn = rotation @ of.T
                 if np.abs(turn - turn.round()).max() < _WHOLE:
-                    turned.append(turn_voxels(voxels, turn.round(), cell))
+                    turned.append(turn_voxels(voxels, torch.as_tensor(turn.round()), cell))
                     break
             else:
-                solid = voxelize(self.mesh, cell, margin, torch.as_tensor(rotation))
-                first = TurnedVoxels(solid.occupied.numpy(), solid.low.numpy())
+                first = voxelize(self.mesh, cell, margin, torch.as_tensor(rotation))
                 made.setdefault(key, (rotation, first))
                 turned.append(first)
         return turned
 
 
-def turn_voxels(voxels: TurnedVoxels, turn: Array, cell: float) -> TurnedVoxels:
+def turn_voxels(voxels: Voxels, turn: Tensor, cell: float) -> Voxels:
     """Turn voxels by a rotation whose entries are -1, 0 and 1."""
-    axes = np.abs(turn).argmax(1)
-    occupied = voxels.occupied.transpose(axes)
+    axes = turn.abs().argmax(1).tolist()
     mirrored = [k for k in range(3) if turn[k, axes[k]] < 0]
-    high = voxels.low + np.array(voxels.occupied.shape) * cell
-    low = np.minimum(turn @ voxels.low, turn @ high)
-    return TurnedVoxels(np.flip(occupied, tuple(mirrored)), low)
+    high = voxels.low + voxels.low.new_tensor(voxels.occupied.shape) * cell
+    low = torch.minimum(turn @ voxels.low, turn @ high)
+    return Voxels(voxels.occupied.permute(axes).flip(mirrored), low)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,21 +163,22 @@ class Level:
                 group = parts[first : first + threads]
                 for turned in pool.map(lambda part: part(cell, margin, largest), group):
                     self._add(turned)
-        self._add([TurnedVoxels(self._kept_empty(room), self._origin)])
+        self._add(as_given(self._kept_empty(room))(cell, margin, largest))
         self.shapes = self._shapes()
 
-    def _add(self, turned: Sequence[TurnedVoxels | None]) -> None:
+    def _add(self, turned: Sequence[Voxels | None]) -> None:
         """Add the rows of a part; rotations with equal voxels share one."""
         known: dict[tuple[tuple[int, ...], bytes], int] = {}
         for rotation, voxels in enumerate(turned):
             if voxels is None or (np.array(voxels.occupied.shape) > self.container).any():
                 continue
-            key = voxels.occupied.shape, np.ascontiguousarray(voxels.occupied).tobytes()
+            occupied = np.ascontiguousarray(voxels.occupied)
+            key = occupied.shape, occupied.tobytes()
             if key not in known:
                 known[key] = len(self.bits)
-                self._add_row(voxels.occupied)
+                self._add_row(occupied)
                 self._rotation.append(rotation)
-                self._low.append(voxels.low)
+                self._low.append(voxels.low.numpy())
         self.rows.append(list(known.values()))
 
     def _add_row(self, occupied: Array) -> None:
