@@ -81,7 +81,7 @@ def test_container_loading_instances_are_those_of_the_file(files: Path) -> None:
     raw = json.loads(path.read_text())["instances"]
     source = CuboidSequences(path)
     cuboids = source.cuboids(Request.of(CENTIMETRES))
-    assert source.container(0.01) == pytest.approx(BR)
+    assert source.container(source.loads(), 0.01) == pytest.approx(BR)
     kinds = {(*t["dims"], *t["vertical_ok"]) for one in raw for t in one["types"]}
     assert len(cuboids.extents) == len(kinds) == 360
     assert cuboids.upright is not None
@@ -110,7 +110,7 @@ def test_orders_come_in_arrival_order_and_stay_upright(files: Path) -> None:
     path = files / "bed_bpp_orders.json"
     raw = json.loads(path.read_text())["orders"][0]
     source = CuboidSequences(path, "00100408")
-    assert source.container(1.0) == (1.2, 0.8, 2.0)
+    assert source.container(source.loads(), 1.0) == (1.2, 0.8, 2.0)
     params = CENTIMETRES.evolve(container=(1.2, 0.8, 2.0), unit=0.001)
     sequence = replayed(source, params)[0]
     assert sequence == [tuple(side / 1000 for side in item) for item in raw["items_mm"]]

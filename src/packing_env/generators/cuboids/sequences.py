@@ -84,16 +84,6 @@ class CuboidSequences(CuboidSource):
             )
         return chosen
 
-    def container(self, pitch: float) -> tuple[float, float, float] | None:
-        """Return the container of the chosen instances, metres.
-
-        It is ``None`` if the file gives no container. ``pitch`` is the length of an abstract unit.
-
-        Raises:
-            SequenceError: The instances have different containers.
-        """
-        return self._container(self.loads(), pitch)
-
     def cuboids(self, request: Request) -> Cuboids:
         """Return each cuboid of the chosen instances once; log remarks on the file."""
         for remark in dict.fromkeys(load.remark for load in self.loads() if load.remark):
@@ -162,8 +152,14 @@ class CuboidSequences(CuboidSource):
                 f"num_items={request.num_items}; set num_items={most} or more, or generator.limit"
             )
 
-    def _container(self, loads: list[Load], pitch: float) -> tuple[float, float, float] | None:
-        """Return the container of the loads, if any; raise if they have several."""
+    def container(self, loads: list[Load], pitch: float) -> tuple[float, float, float] | None:
+        """Return the container of some instances, metres.
+
+        It is ``None`` if the file gives no container. ``pitch`` is the length of an abstract unit.
+
+        Raises:
+            SequenceError: The instances have different containers.
+        """
         instance_of: dict[tuple[float, float, float], str] = {}
         for load in loads:
             if load.container is not None:
@@ -179,7 +175,7 @@ class CuboidSequences(CuboidSource):
         return next(iter(instance_of), None)
 
     def _check_container(self, loads: list[Load], request: Request) -> None:
-        own = self._container(loads, request.pitch)
+        own = self.container(loads, request.pitch)
         if own is not None and not all(
             math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6 * request.pitch)
             for a, b in zip(own, request.container, strict=True)
