@@ -77,7 +77,7 @@ def load_boxes(
 
 
 class Loader:
-    """A single search for a load; its arguments are those of :func:`load_boxes`.
+    """A single search for a load; its arguments are those of :func:`load_boxes`. Counts may be 0.
 
     Attributes:
         is_empty: True if no box fits into the container.

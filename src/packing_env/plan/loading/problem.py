@@ -1,7 +1,7 @@
 """The problem of container loading: the boxes that fit, and grids of equal boxes.
 
-Equal types form one kind, and types that fit in no orientation are left out. No count exceeds the
-number that the container can hold.
+Equal types form one kind. Types without boxes, and types that fit in no orientation, are left out.
+No count exceeds the number that the container can hold.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Problem:
 
     Args:
         container: Its sides.
-        types: The boxes.
+        types: The boxes; a count may be 0.
         rules: Additional rules. Boxes include the gap behind them along x and y.
     """
 
@@ -175,17 +175,18 @@ class Problem:
         self, container: Sides, types: Sequence[BoxType], rules: LoadRules | None = None
     ) -> None:
         self.rules = rules = rules or LoadRules()
-        self.active = rules != LoadRules() or any(t.on_like or t.layers < UNLIMITED for t in types)
+        given = [boxes for boxes in types if boxes.count]
+        self.active = rules != LoadRules() or any(t.on_like or t.layers < UNLIMITED for t in given)
         # 1. Subtract clearances from the room, and add gaps to the boxes.
         self.container = room = _sides(container, [-less for less in rules.room])
         self.gap = (rules.gap, rules.gap, 0)
         self._types = [[_sides(sides, self.gap) for sides in kind.orientations] for kind in types]
         # 2. Join equal types into kinds; leave out kinds that do not fit.
         fitting: dict[tuple[frozenset[Sides], tuple[object, ...]], list[int]] = {}
-        liked = {each.name for each in types if each.on_like}
+        liked = {each.name for each in given if each.on_like}
         for index, orientations in enumerate(self._types):
             fit = [s for s in orientations if all(map(int.__le__, s, room))]
-            if fit:
+            if fit and types[index].count:
                 handling = types[index].handling(liked) if self.active else ()
                 handling += (types[index].value,)
                 fitting.setdefault((frozenset(fit), handling), []).append(index)

@@ -71,11 +71,8 @@ class BoxLoads:
     def _load_any(
         self, order: BoxOrder, size: int, counts: Sequence[int], seconds: float
     ) -> list[LoadedBox]:
-        kinds = [kind for kind, count in enumerate(counts) if count]
-        types, room = order.types(counts), order.rooms[size]
-        if not kinds:
-            return []
-        loader = Loader(room.sides, [types[kind] for kind in kinds], rules=room.rules)
+        room = order.rooms[size]
+        loader = Loader(room.sides, order.types(counts), rules=room.rules)
         if loader.is_empty:
             return []
         if order.values is None:
@@ -87,7 +84,7 @@ class BoxLoads:
         # The bound is exact as long as float64 holds the volumes.
         if order.values is None and whole and math.prod(room.sides) < 2**53:
             self.sets.capacity[size] = min(self.sets.capacity[size], int(loader.bound))
-        return [box._replace(kind=kinds[box.kind]) for box in boxes]
+        return boxes
 
     def is_over(self, deadline: float) -> bool:
         """Return whether the search has to end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -94,8 +93,8 @@ class _BoxLoad(Load):
     ) -> None:
         self._order, self._packer, self._causes = packer.order, packer, causes
         self.room, self._boxes = room, boxes
-        self._packed = Counter(box.kind for box in boxes)
-        self._loaded: dict[Any, Counter[int]] = {}
+        self._packed = packer.order.counts(boxes)
+        self._loaded: dict[Any, list[int]] = {}
         handling = [part.handling for part in packer.order.parts]
         self.names = [name for name in CAUSES if self._rules([name]) != room.rules]
         self.names += [name for name in _OF_TYPES if any(each.get(name) for each in handling)]
@@ -115,38 +114,29 @@ class _BoxLoad(Load):
         return place_exists
 
     def takes_more(self, part: int, lifted: Sequence[str]) -> bool:
-        names = [name for name in self.names if name in _TAKE_ROOM]
+        volume, names = self._order.volume, [name for name in self.names if name in _TAKE_ROOM]
         lifted = [name for name in names if name in lifted]
         if not self._boxes or not lifted:
             return False
         # 1. Lift all constraints that take room: the container must take more volume.
-        if self._volume(self._load(self._packer.left, names)) <= self._volume(self._packed):
+        if volume(self._load(self._packer.left, names)) <= volume(self._packed):
             return False
         # 2. Lift the given constraints: the container must take more volume and more boxes of this
         # kind, compared with its present load and with a second search under all constraints.
         more = [n if kind == part else 0 for kind, n in enumerate(self._packer.left)]
         loaded = self._load(more, lifted)
-        gains = loaded[part] > self._packed[part]
-        gains = gains and self._volume(loaded) > self._volume(self._packed)
+        gains = loaded[part] > self._packed[part] and volume(loaded) > volume(self._packed)
         return gains and loaded[part] > self._load(more, ())[part]
 
-    def _volume(self, loaded: Counter[int]) -> int:
-        """Return the volume of boxes, units^3."""
-        return self._order.volume([loaded[each] for each in range(len(self._order.parts))])
-
-    def _load(self, more: Sequence[int], lifted: Sequence[str]) -> Counter[int]:
+    def _load(self, more: Sequence[int], lifted: Sequence[str]) -> list[int]:
         """Load the container's boxes and more; return how many of each kind are loaded."""
         key = tuple(more), tuple(lifted)
         if key not in self._loaded:
             self._causes.check_time()
-            counts = [self._packed[kind] + n for kind, n in enumerate(more)]
-            kinds = [kind for kind, count in enumerate(counts) if count]
-            types = self._order.types(counts)
-            loader = Loader(
-                self.room.sides, [types[kind] for kind in kinds], rules=self._rules(lifted)
-            )
+            counts = [packed + n for packed, n in zip(self._packed, more, strict=True)]
+            loader = Loader(self.room.sides, self._order.types(counts), rules=self._rules(lifted))
             share = self._causes.share / _TRIALS_OF_KIND
             seconds = min(_TRIAL, self._packer.seconds, share)
             boxes = [] if loader.is_empty else loader.run(seconds)
-            self._loaded[key] = Counter(kinds[box.kind] for box in boxes)
+            self._loaded[key] = self._order.counts(boxes)
         return self._loaded[key]
