@@ -42,7 +42,6 @@ LONGEST = (
     "tests/engine/test_fused.py",
     "tests/kernels/test_triton.py",
     "tests/kernels/test_triton_versions.py",
-    "tests/agents/training/test_distributed.py",
 )
 """Files whose tests take longest. They run first; last, they would leave a core idle."""
 

@@ -88,7 +88,9 @@ def _split(spaces, box, placed, smallest, found, dropped, start, stop):
             found[b] = 0
             dropped[b] = _split_row(spaces[b], box[b], smallest[0], bounds, cut, piece, found[b])
         else:
-            found[b] = spaces[b]
+            # In a loop: to copy an array at once, numba would compile error messages for seconds.
+            for j in range(capacity):
+                _copy(spaces[b, j], found[b, j])
 
 
 def split_spaces(
