@@ -42,6 +42,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("count", 1.5, r"own\.count=1\.5 must be an integer"),
     ("share", 1.0, r"at least 0 and less than 1$"),
     ("share", float("nan"), "must be a finite number"),
+    ("length", 10**400, "must be a finite number"),
     ("length", -1.0, r"more than 0 metres$"),
     ("flag", 1, "must be true or false"),
     ("order", "frist", "is unknown, did you mean first.*choose one of first, last"),

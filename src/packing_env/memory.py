@@ -45,6 +45,9 @@ def check_memory(
     Raises:
         ValueError: ``error``, if the object needs more than :data:`SHARE` of the free memory.
     """
+    # Reading the free memory takes a millisecond; do not read it for nothing.
+    if needs <= TRIFLE and not (log and _LOGGER.isEnabledFor(logging.INFO)):
+        return
     free = free_memory(device)
     if free is not None and needs > (limit := max(TRIFLE, int(SHARE * free))):
         raise error(

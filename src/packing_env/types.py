@@ -372,7 +372,7 @@ class PackingParams:
             chosen = {name: w for name, w in self.reward.items() if name != "illegal"}
             changes.setdefault("reward", chosen)
         for f in fields(self):
-            other = options(type(self))[f.name].goes_with
+            other = options(PackingParams)[f.name].goes_with
             if other in changes and changes[other] != getattr(self, other):
                 changes.setdefault(f.name, f.default)
         return replace(self, **changes)

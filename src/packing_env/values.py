@@ -18,6 +18,7 @@ import functools
 import math
 import operator
 import struct
+import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -142,7 +143,8 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def options(kind: type) -> dict[str, Option]:
+@functools.cache
+def options(kind: type) -> Mapping[str, Option]:
     """Return the declared options of a dataclass by name."""
     return {f.name: declared(_hints(kind)[f.name])[1] for f in fields(kind)}
 
@@ -235,7 +237,9 @@ def _integer(name: str, value: Any, option: Option, _: Any = None) -> int:
 
 
 def _number(name: str, value: Any, option: Option, _: Any = None) -> float:
-    finite = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    # math.isfinite raises for integers beyond the range of floats, and NaN is not at most anything.
+    finite = is_real and abs(value) <= sys.float_info.max
     if not finite or not option.holds(float(value)):
         raise option.refusal(name, value, "a finite number")
     return float(value)
