@@ -196,6 +196,9 @@ class Reasons:
         walls = "clearance" in names and "wall_clearance" not in self._order
         rules |= {"wall_clearance": 0.0} if walls or "wall_clearance" in names else {}
         options = {k: self._order[k] for k in ("stability", "cell") if k in self._order}
+        # Without a door, boxes come from above, which a cut of an upper edge does not allow.
+        if "door" in names and any("+z" in edge for edge, *_ in rules.get("cut", ())):
+            return
         for seconds in _TRIALS:
             yield pack(parts, packing.container, seconds, **rules, **options)
 
