@@ -18,13 +18,16 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from hydra.types import RunMode
+from hydra.version import VersionBase
 from omegaconf import DictConfig
+from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config.folders import ConfigError, config_folder, groups
@@ -35,6 +38,8 @@ from packing_env.names import close_names
 from packing_env.values import ParameterError, check_choice
 
 HYDRA_VERSION = "1.3"
+_OF_APPLICATION: tuple[type, ...] = (GlobalHydra, HydraConfig, VersionBase, ConfigStore)
+"""Singletons of Hydra that belong to the program that uses it."""
 FROM_RUNS = ("eval", "play", "render")
 """Commands that get the agent from a run with ``checkpoint=RUN``."""
 
@@ -151,28 +156,33 @@ def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
 @contextmanager
 def hydra_session() -> Iterator[None]:
     """Initialize Hydra with our configuration; at the end, restore the caller's Hydra state."""
-    # Plugins register their launchers only once, so the restored state must include these.
+    # Plugins register their launchers only once, so the caller's options must include these.
     Plugins.instance()
-    before = Singleton.get_state()
-    GlobalHydra.instance().clear()
-    _drop_schemas(ConfigStore.instance().repo)
+    options = ConfigStore.instance().repo
+    before, resolvers = Singleton._instances, BaseContainer._resolvers
+    # The session has its own application, version and registered options.
+    Singleton._instances = {kind: of for kind, of in before.items() if kind not in _OF_APPLICATION}
+    BaseContainer._resolvers = dict(resolvers)
+    ConfigStore.instance().repo = _without_schemas(options)
     try:
         with initialize_config_dir(str(config_folder()), "packing", version_base=HYDRA_VERSION):
             yield
     finally:
-        GlobalHydra.instance().clear()
-        Singleton.set_state(before)
+        Singleton._instances, BaseContainer._resolvers = before, resolvers
 
 
-def _drop_schemas(repo: dict[str, Any]) -> None:
-    """Delete registered options that have the name of a file of ours.
+def _without_schemas(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return registered options without those that have the name of a file of ours.
 
     Hydra would take them as schemas of these files. TorchRL registers ``logger/csv``, for example.
     """
-    for group, names in groups().items():
-        for name in names:
-            if isinstance(repo.get(group), dict):
-                repo[group].pop(f"{name}.yaml", None)
+    ours = groups()
+    return {
+        group: {name: node for name, node in known.items() if name[:-5] not in ours[group]}
+        if group in ours and isinstance(known, Mapping)
+        else known
+        for group, known in options.items()
+    }
 
 
 def show_info(request: Request, what: str, *, sweeps: bool) -> None:
