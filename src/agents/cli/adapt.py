@@ -25,9 +25,9 @@ from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import checkpoint, fine_tuning, runs
 from agents.training.distributed import World
-from agents.training.evaluate import Estimate, StoppedError
+from agents.training.evaluate import Estimate
 from agents.training.loading import FROM_RUN
-from agents.training.process import StopSignals
+from agents.training.process import StoppedError, StopSignals
 from agents.training.resume import load_policy
 from packing_env.generators.cuboids.files import read_loads
 

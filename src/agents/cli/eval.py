@@ -17,16 +17,10 @@ from agents.config.outputs import check_output
 from agents.config.saved import adopt
 from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, runs
-from agents.training.evaluate import (
-    Evaluation,
-    StoppedError,
-    check_instances,
-    paired_difference,
-    table,
-)
+from agents.training.evaluate import Evaluation, check_instances, paired_difference, table
 from agents.training.evaluate import evaluate as evaluate_policy
 from agents.training.loading import FROM_RUN
-from agents.training.process import StopSignals, seed_everything
+from agents.training.process import StoppedError, StopSignals, seed_everything
 from agents.training.resume import Resumed, load_policy
 from packing_env import extras
 from packing_env.envs import PackingEnv

@@ -314,20 +314,14 @@ def guarded(run: Callable[[], int]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except process.StoppedError as error:
+        print(error)
+        return 0
     except Exception as error:
-        if _is_stopped(error):
-            print(error)
-            return 0
         if (reason := _user_error(error)) is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        print(on_terminal(f"packing: {printable(str(reason))}"), file=sys.stderr)
+        print(on_terminal(f"packing: {printable(str(reason))}", sys.stderr), file=sys.stderr)
         return BAD_INPUT
-
-
-def _is_stopped(error: Exception) -> bool:
-    """Return whether the user stopped the program, without loading the classes of such errors."""
-    module = sys.modules.get("agents.training.evaluate")
-    return module is not None and isinstance(error, module.StoppedError)
 
 
 def _user_error(error: Exception) -> BaseException | None:

@@ -10,7 +10,8 @@ import torch
 from rich.table import Table
 
 from agents.loggers.console import PlainConsole, number_column, plain_table
-from agents.training.evaluate import Estimate, Evaluation, StoppedError
+from agents.training.evaluate import Estimate, Evaluation
+from agents.training.process import StoppedError
 from agents.training.runs import write_json
 from packing_env.envs import PackingEnv
 from packing_env.physics import PhysicsReport, PhysicsSettings, simulate

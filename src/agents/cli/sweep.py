@@ -21,7 +21,7 @@ from agents.config.folders import ConfigError, config_folder
 from agents.config.grids import expanded
 from agents.config.keys import Request
 from agents.loggers.console import PlainConsole
-from agents.training.evaluate import StoppedError
+from agents.training.process import StoppedError
 from agents.training.runs import DESCRIPTION
 from packing_env import extras, files
 

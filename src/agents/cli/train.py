@@ -32,8 +32,8 @@ from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import checkpoint, fine_tuning, resume, runs
 from agents.training.distributed import World, evaluate_part
-from agents.training.evaluate import Estimate, StoppedError, check_instances
-from agents.training.process import StopSignals, seed_everything
+from agents.training.evaluate import Estimate, check_instances
+from agents.training.process import StoppedError, StopSignals, seed_everything
 from agents.training.trainer import NonFiniteError, Trainer
 from packing_env.envs import PackingEnv
 from packing_env.extras import MissingPackageError

@@ -20,45 +20,33 @@ def printable(text: str) -> str:
     return "".join(part if part in "\t\n" else plain_name(part) for part in _SPACES.split(text))
 
 
-class PlainFormatter(logging.Formatter):
-    """Log lines without control characters."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format a record."""
-        return printable(super().format(record))
-
-
-def on_terminal(text: str, stream: Any = None) -> str:
-    """Return text whose lines are broken between words if the stream is a terminal.
-
-    Args:
-        text: The text.
-        stream: ``sys.stderr`` by default.
-    """
-    if not (stream or sys.stderr).isatty():
+def on_terminal(text: str, stream: Any) -> str:
+    """Return text whose lines are broken between words if the stream is a terminal."""
+    if not stream.isatty():
         return text
     width = shutil.get_terminal_size().columns
     lines = (textwrap.fill(each, width, break_long_words=False) for each in text.splitlines())
     return "\n".join(lines)
 
 
-class OutputFormatter(PlainFormatter):
-    """Formatter of a sweep's log lines on ``sys.stdout``: broken between words on a terminal."""
+class PlainFormatter(logging.Formatter):
+    """Log lines without control characters, broken between words on a terminal."""
+
+    output = "stderr"
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
-        return on_terminal(super().format(record), sys.stdout)
+        return on_terminal(printable(super().format(record)), getattr(sys, self.output))
+
+
+class OutputFormatter(PlainFormatter):
+    """Formatter of a sweep's log lines on ``sys.stdout``."""
+
+    output = "stdout"
 
 
 class LogHandler(logging.StreamHandler[Any]):
-    """Handler that writes log lines to the current ``sys.stderr``, which a progress bar replaces.
-
-    On a terminal, lines are broken between words.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format a record."""
-        return on_terminal(super().format(record))
+    """Handler that writes to the current ``sys.stderr``, which a progress bar replaces."""
 
     @property
     def stream(self) -> Any:

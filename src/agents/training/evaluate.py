@@ -16,6 +16,7 @@ from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.loggers.console import plain_table
+from agents.training.process import StoppedError
 from packing_env.core.metrics import NAMES
 from packing_env.envs import PackingEnv
 from packing_env.plan import Packing, read_state
@@ -32,10 +33,6 @@ COLUMNS = (
 """Columns of :func:`table`: metric, heading, decimals."""
 ROUND_STRIDE = 1_000_003
 """Difference between the seeds of two consecutive rounds."""
-
-
-class StoppedError(RuntimeError):
-    """A stop was requested before all instances were played."""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,10 @@ def _keep_freed_memory(names: Iterable[str]) -> None:
         mallopt(option, value)
 
 
+class StoppedError(RuntimeError):
+    """A stop was requested before all the work was done."""
+
+
 class StopSignals:
     """Context manager in which SIGINT and SIGTERM request a stop, and a second signal aborts.
 
