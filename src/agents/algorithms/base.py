@@ -1,4 +1,4 @@
-"""Interfaces of the training loop (agent, replay, collector) and the base of the algorithms."""
+"""Interface between the training loop and an agent, and the base of the algorithms."""
 
 from __future__ import annotations
 
@@ -13,29 +13,10 @@ from torchrl.objectives import LossModule
 
 from agents.algorithms.optimization import GatedAdam, GatedUpdate, worst
 from agents.objectives.bootstrap import BootstrapLoss
-from packing_env.envs import PackingEnv
-
-
-class Stateful(Protocol):
-    """A part of training that is saved and resumed."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that training changes: tensors, numbers, lists and mappings of them."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
 
 
 @runtime_checkable
-class Scheduled(Protocol):
-    """A part with schedules, such as an exploration rate or a learning rate."""
-
-    def set_frames(self, frames: int) -> None:
-        """Set every schedule to its value after this many environment frames."""
-
-
-@runtime_checkable
-class Agent(Stateful, Scheduled, Protocol):
+class Agent(Protocol):
     """A policy and the update that trains it.
 
     If ``conf/agent/NAME.yaml`` names a class with these methods, ``packing train agent=NAME``
@@ -63,6 +44,15 @@ class Agent(Stateful, Scheduled, Protocol):
             finite. Agents that skip non-finite updates add ``skipped`` (0 or 1) and
             ``skipped_in_a_row``, as :class:`agents.algorithms.optimization.GatedAdam` returns them.
         """
+
+    def set_frames(self, frames: int) -> None:
+        """Set schedules, such as the exploration rate, to their values after this many frames."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that training changes: tensors, numbers, lists and mappings of them."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
 
 
 class Learner:
@@ -106,8 +96,7 @@ class Learner:
         """Set the schedules of all parts to their values after this many environment frames."""
         for name in self.parts:
             for inner in _stateful(getattr(self, name)):
-                if isinstance(inner, Scheduled):
-                    inner.set_frames(frames)
+                getattr(inner, "set_frames", lambda _: None)(frames)
 
 
 class ReturnsLearner(Learner):
@@ -182,51 +171,3 @@ def _load(part: Any, state: Any) -> None:
         part.copy_(state)
     else:
         part.load_state_dict(state)
-
-
-class Replay(Stateful, Protocol):
-    """Store of transitions."""
-
-    def __len__(self) -> int:
-        """Return the number of transitions to sample from, without reading the device."""
-
-    def extend(self, transitions: TensorDictBase) -> Any:
-        """Add one environment step: root and ``next`` of every row."""
-
-    def sample(self, batch_size: int) -> TensorDictBase:
-        """Draw transitions with whole observations, on the device."""
-
-    def update_priority(self, index: Tensor, priority: Tensor) -> None:
-        """Set the priorities of sampled transitions."""
-
-
-class RolloutBuffer(Stateful, Protocol):
-    """Store of one rollout, ``[B, T]``."""
-
-    full: bool
-    """True once the rollout is complete; known without reading the device."""
-
-    def extend(self, transitions: TensorDictBase) -> Any:
-        """Add one environment step: root and ``next`` of every row."""
-
-    def take(self) -> TensorDictBase:
-        """Return the rollout, ``[B, T]``; the next ``extend`` starts a new one."""
-
-
-class Collector(Stateful, Protocol):
-    """A source of transitions, which takes one step of every row at a time.
-
-    Attributes:
-        env: The environment whose rows are stepped.
-    """
-
-    env: PackingEnv
-
-    def step(self) -> TensorDictBase:
-        """Return root and ``next`` entries of one step, ``[*batch_size]``."""
-
-    def redraw(self, number: int) -> None:
-        """Replace the training instances by those of pool ``number``."""
-
-    def close(self) -> None:
-        """Release the resources of the collector."""

@@ -10,16 +10,18 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from agents.algorithms.base import Agent, Collector, Replay, RolloutBuffer
+from agents.algorithms.base import Agent
 from agents.loggers.logging import Logger
 from agents.loggers.meter import Meter
 from agents.loggers.progress import ProgressBar
 from agents.nested import named_tensors
 from agents.options import option_groups
+from agents.replay import DeviceReplay, Rollout
 from agents.training import process
 from agents.training.captured_update import captured_update
 from agents.training.distributed import World
 from agents.training.recent import RecentBatches
+from agents.training.rollout import DeviceCollector
 from agents.training.schedule import Frames, Schedule
 from packing_env.kernels import clock
 from packing_env.values import NonNegative, ParameterError, read
@@ -58,8 +60,8 @@ class Trainer:
     def __init__(
         self,
         agent: Agent,
-        collector: Collector,
-        replay: Replay | RolloutBuffer,
+        collector: DeviceCollector,
+        replay: DeviceReplay | Rollout,
         *,
         warmup: NonNegative = 2048,
         update_every: Frames = 64,
@@ -72,7 +74,7 @@ class Trainer:
         self.warmup = int(read("trainer.warmup", warmup, NonNegative))
         self.update_every = int(read("trainer.update_every", update_every, Frames))
         self.agent, self.collector = agent, collector
-        self.replay: Any = replay  # a Replay; in an on-policy loop a RolloutBuffer
+        self.replay: Any = replay  # a DeviceReplay; in an on-policy loop a Rollout
         self.captured = captured_update(agent, capture)
         # 2. Counters. Frames are counted over all processes.
         self.frames = 0
@@ -371,8 +373,8 @@ class OnPolicyTrainer(Trainer):
     def __init__(
         self,
         agent: Agent,
-        collector: Collector,
-        replay: RolloutBuffer,
+        collector: DeviceCollector,
+        replay: Rollout,
         *,
         capture: bool | str = "auto",
         schedule: Schedule = Schedule(),

@@ -20,7 +20,6 @@ from tensordict.nn import TensorDictModuleBase
 from torchrl.envs import ParallelEnv
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents.algorithms.base import Collector
 from agents.training.capture import CapturedCollector, captures
 from agents.training.rollout import SCRATCH, DeviceCollector
 from packing_env.envs import PackingEnv
@@ -38,7 +37,7 @@ def device_collector(
     num_workers: Count = 1,
     allow_secondary_multiprocess: bool = False,
     capture: bool | str = "auto",
-) -> Collector:
+) -> DeviceCollector:
     """Build a collector that steps the rows in this process, or in several.
 
     Args:
