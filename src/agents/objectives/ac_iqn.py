@@ -80,7 +80,7 @@ class ACIQNLoss(TransitionLoss):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
         """Return both losses of a batch of transitions."""
-        weight = tensordict.get(self.tensor_keys.priority_weight, None)
+        weight = tensordict.get("priority_weight", None)
         losses, value = self.loss_value(tensordict)
         return TensorDict(
             {
@@ -92,14 +92,13 @@ class ACIQNLoss(TransitionLoss):
 
     def loss_value(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Return quantile losses and mean returns of the actions ``[B]``, and set ``td_error``."""
-        keys = self.tensor_keys
-        action = batch.get(keys.action)
+        action = batch.get("action")
         returns = self._target_returns(batch)
         tau = torch.rand(len(action), self.regression.num_taus, device=action.device)
         with self.online():
             quantiles = self._quantiles(batch, action, tau)
         losses, error, value = self.regression.compare(quantiles, returns, tau)
-        batch.set(keys.priority, error)
+        batch.set("td_error", error)
         return losses, value
 
     def loss_actor(self, batch: TensorDictBase) -> Float[Tensor, " B"]:
@@ -113,7 +112,7 @@ class ACIQNLoss(TransitionLoss):
     @torch.no_grad()
     def _target_returns(self, batch: TensorDictBase) -> Float[Tensor, "B M"]:
         following = batch.get("next")
-        reward, discount = reward_and_discount(batch, self.gamma, self.tensor_keys)
+        reward, discount = reward_and_discount(batch, self.gamma)
         tau = torch.rand(len(reward), self.regression.num_target_taus, device=reward.device)
         target = self.target_actor_network_params.to_module(self.actor_network)
         with target, self.target():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,16 +30,6 @@ class BootstrapLoss(TransitionLoss):
         double: Whether the online network chooses the next action (van Hasselt et al., AAAI 2016).
     """
 
-    @dataclass
-    class _AcceptedKeys(TransitionLoss._AcceptedKeys):
-        """Entries of a batch; see :meth:`set_keys`."""
-
-        action_value: NestedKey = "action_value"
-        action_mask: NestedKey = "action_mask"
-        legal_mask: NestedKey = "legal_mask"
-
-    tensor_keys: _AcceptedKeys
-    default_keys = _AcceptedKeys
     out_keys = ("loss", "q")
     # Not MEAN, because the noise of a network is part of the learned function.
     deterministic_sampling_mode = ExplorationType.RANDOM
@@ -58,14 +47,13 @@ class BootstrapLoss(TransitionLoss):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
         """Return the loss of a batch of transitions."""
-        keys = self.tensor_keys
         for context in (self.online, self.target):
             with context(), torch.no_grad():
                 reset_noise(self.value_network)
         following, action = self.next_choice(tensordict)
         losses, priority, value = self.compare(tensordict, following, action)
-        tensordict.set(keys.priority, priority.detach())
-        loss = mean_loss(losses, tensordict.get(keys.priority_weight, None))
+        tensordict.set("td_error", priority.detach())
+        loss = mean_loss(losses, tensordict.get("priority_weight", None))
         return TensorDict({"loss": loss, "q": value.detach().mean()})
 
     @abstractmethod
@@ -83,16 +71,14 @@ class BootstrapLoss(TransitionLoss):
     @torch.no_grad()
     def next_choice(self, batch: TensorDictBase) -> tuple[TensorDictBase, Int[Tensor, " B"]]:
         """Return the next states of the transitions, and the greedy legal actions there."""
-        keys = self.tensor_keys
         following = self.next_state(batch)
-        mask = following.get(keys.action_mask)
+        mask = following.get("action_mask")
         with self.online() if self.double else self.target():
-            value = self.value_network(following.clone(False)).get(keys.action_value)
+            value = self.value_network(following.clone(False)).get("action_value")
         return following, value.masked_fill(~mask, -torch.inf).argmax(-1)
 
     def next_state(self, batch: TensorDictBase) -> TensorDictBase:
         """Return a shallow copy of ``next``, with the mask of actions to bootstrap from."""
-        keys = self.tensor_keys
         following = batch.get("next").clone(False)
-        legal = following.get(keys.legal_mask, None)
-        return following if legal is None else following.set(keys.action_mask, legal)
+        legal = following.get("legal_mask", None)
+        return following if legal is None else following.set("action_mask", legal)

@@ -40,12 +40,11 @@ class C51Loss(BootstrapLoss):
         support = self.value_network.support
         with torch.no_grad(), self.target():
             chance = self.value_network.log_probs_of(following, action).exp()
-        reward, discount = reward_and_discount(batch, self.gamma, self.tensor_keys)
+        reward, discount = reward_and_discount(batch, self.gamma)
         returns = reward[:, None] + discount[:, None] * support
         target = project(chance, returns, support)
         with self.online():
-            action_taken = batch.get(self.tensor_keys.action)
-            log_probs = self.value_network.log_probs_of(batch, action_taken)
+            log_probs = self.value_network.log_probs_of(batch, batch.get("action"))
         losses = -torch.linalg.vecdot(target, log_probs)
         divergence = losses.detach() + torch.xlogy(target, target).sum(-1)
         return losses, divergence.clamp(min=0), log_probs.detach().exp() @ support

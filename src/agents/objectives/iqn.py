@@ -89,7 +89,7 @@ class IQNLoss(BootstrapLoss):
         self, batch: TensorDictBase, following: TensorDictBase, action: Int[Tensor, " B"]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return quantile losses, differences of means, and mean returns of the actions taken."""
-        reward, discount = reward_and_discount(batch, self.gamma, self.tensor_keys)
+        reward, discount = reward_and_discount(batch, self.gamma)
         rows, device = len(action), reward.device
         with torch.no_grad(), self.target():
             tau = torch.rand(rows, self.regression.num_target_taus, device=device)
@@ -97,8 +97,7 @@ class IQNLoss(BootstrapLoss):
         target = reward[:, None] + discount[:, None] * future
         tau = torch.rand(rows, self.regression.num_taus, device=device)
         with self.online():
-            action_taken = batch.get(self.tensor_keys.action)
-            quantiles = self.value_network.quantiles_of(batch, action_taken, tau)
+            quantiles = self.value_network.quantiles_of(batch, batch.get("action"), tau)
         return self.regression.compare(quantiles, target, tau)
 
 

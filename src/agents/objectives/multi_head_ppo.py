@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -50,16 +50,6 @@ class Scores(NamedTuple):
     value: Float[Tensor, " B"]
 
 
-class Scorer(Protocol):
-    """A policy that can score given actions and is an ``nn.Module``."""
-
-    in_keys: list[NestedKey]
-    """Entries that :meth:`evaluate` reads."""
-
-    def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
-        """Return the scores of ``action`` in the states of ``tensordict``."""
-
-
 class MultiHeadPPOLoss(LossModule):
     """Clipped surrogate objective, entropy bonus and value loss (Schulman et al., 2017).
 
@@ -72,26 +62,18 @@ class MultiHeadPPOLoss(LossModule):
     ratios are averaged over the heads that have a choice, so that one coefficient suits all sizes.
     V depends on the state alone.
 
-    Reads the policy's inputs and four entries, whose names :meth:`set_keys` may change: ``action``,
-    ``action_log_prob [B, H]`` of the acting policy, ``advantage [B, 1]`` and ``value_target [B,
-    1]``. Returns ``loss_objective``, ``loss_entropy`` and ``loss_critic``, whose sum is minimised.
-    For the log it also returns ``entropy``, ``kl_approx`` (estimator k3: Schulman, "Approximating
-    KL divergence", 2020), ``clip_fraction`` and ``explained_variance``. Nothing is copied to the
-    host.
+    Reads the policy's inputs and four entries: ``action``, ``action_log_prob [B, H]`` of the acting
+    policy, ``advantage [B, 1]`` and ``value_target [B, 1]``. Returns ``loss_objective``,
+    ``loss_entropy`` and ``loss_critic``, whose sum is minimised. For the log it also returns
+    ``entropy``, ``kl_approx`` (estimator k3: Schulman, "Approximating KL divergence", 2020),
+    ``clip_fraction`` and ``explained_variance``. Nothing is copied to the host.
 
     Args:
-        policy: Scores the actions.
+        policy: A module with ``in_keys`` and a method ``evaluate(tensordict, action)`` that returns
+            the :class:`Scores` of the actions in the states of ``tensordict``.
         surrogate: Clipping and weights; each field is a keyword.
     """
 
-    @dataclass
-    class _AcceptedKeys:
-        action: NestedKey = "action"
-        sample_log_prob: NestedKey = "action_log_prob"
-        advantage: NestedKey = "advantage"
-        value_target: NestedKey = "value_target"
-
-    tensor_keys: _AcceptedKeys
     out_keys = (
         "loss_objective",
         "loss_entropy",
@@ -103,7 +85,7 @@ class MultiHeadPPOLoss(LossModule):
     )
 
     @option_groups
-    def __init__(self, policy: Scorer, *, surrogate: Surrogate = Surrogate()) -> None:
+    def __init__(self, policy: Any, *, surrogate: Surrogate = Surrogate()) -> None:
         super().__init__()
         self.policy, self.surrogate = policy, surrogate
 
@@ -112,30 +94,28 @@ class MultiHeadPPOLoss(LossModule):
         """False, because the loss holds the policy itself, not a copy."""
         return False
 
-    def _forward_value_estimator_keys(self, **kwargs: NestedKey) -> None:
-        """Ignore the keys: there is no estimator, because the batch holds the advantages."""
-
     @property
     def in_keys(self) -> list[NestedKey]:
         """Entries that the policy reads, and the entries of the rollout."""
-        return [*self.policy.in_keys, *vars(self.tensor_keys).values()]
+        entries = ("action", "action_log_prob", "advantage", "value_target")
+        return [*self.policy.in_keys, *entries]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Return the losses and metrics, scalars over the batch ``[B]``."""
-        keys, options = self.tensor_keys, self.surrogate
+        options = self.surrogate
         # 1. The clipped surrogate: Eq. 7 of the paper, by the ratio of the whole action.
-        advantage = tensordict.get(keys.advantage).squeeze(-1)
+        advantage = tensordict.get("advantage").squeeze(-1)
         if options.normalize_advantage:  # before the network runs, so that processes wait less
             advantage = normalized(advantage)
-        scores = self.policy.evaluate(tensordict, tensordict.get(keys.action))
-        change = (scores.log_prob - tensordict.get(keys.sample_log_prob)).sum(-1)
+        scores = self.policy.evaluate(tensordict, tensordict.get("action"))
+        change = (scores.log_prob - tensordict.get("action_log_prob")).sum(-1)
         ratio = change.exp()
         limited = ratio.clamp(1 - options.clip_epsilon, 1 + options.clip_epsilon)
         gain = torch.minimum(ratio * advantage, limited * advantage).mean()
         # 2. The entropy of the heads that have a choice, and the error of the value.
         heads = scores.free.sum(-1).clamp(min=1)
         entropy = ((scores.entropy * scores.free).sum(-1) / heads).mean()
-        target = tensordict.get(keys.value_target).squeeze(-1)
+        target = tensordict.get("value_target").squeeze(-1)
         value_loss = 0.5 * (scores.value - target).square().mean()
         # 3. For the log.
         with torch.no_grad():

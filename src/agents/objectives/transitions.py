@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,18 +11,6 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor, nn
 from torchrl.objectives import LossModule
-
-
-@dataclass
-class TransitionKeys:
-    """Keys of a batch of transitions that every bootstrapping loss reads or writes."""
-
-    action: NestedKey = "action"
-    reward: NestedKey = "reward"
-    terminated: NestedKey = "terminated"
-    steps_to_next_obs: NestedKey = "steps_to_next_obs"
-    priority: NestedKey = "td_error"
-    priority_weight: NestedKey = "priority_weight"
 
 
 def with_executed_action(batch: TensorDictBase) -> TensorDictBase:
@@ -44,19 +31,19 @@ def n_step_target(
         future: Value of the state reached after m decisions.
         gamma: Discount per decision.
     """
-    reward, discount = reward_and_discount(batch, gamma, TransitionKeys())
+    reward, discount = reward_and_discount(batch, gamma)
     return reward + discount * future
 
 
 def reward_and_discount(
-    batch: TensorDictBase, gamma: float | Tensor, keys: TransitionKeys
+    batch: TensorDictBase, gamma: float | Tensor
 ) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"]]:
     """Return the rewards, and the factors of the next values: ``gamma^m``, 0 if terminated."""
     following = batch.get("next")
-    steps = batch.get(keys.steps_to_next_obs, None)
-    alive = (~following.get(keys.terminated).flatten()).float()
+    steps = batch.get("steps_to_next_obs", None)
+    alive = (~following.get("terminated").flatten()).float()
     discount = gamma if steps is None else gamma ** steps.flatten().float()
-    return following.get(keys.reward).flatten(), alive * discount
+    return following.get("reward").flatten(), alive * discount
 
 
 class TransitionLoss(LossModule):
@@ -73,12 +60,6 @@ class TransitionLoss(LossModule):
     (``SoftUpdate(loss, tau=...)``).
     """
 
-    @dataclass
-    class _AcceptedKeys(TransitionKeys):
-        """Entries of a batch; see :meth:`set_keys`."""
-
-    tensor_keys: TransitionKeys
-    default_keys = _AcceptedKeys
     gamma: Tensor
     value_network: Any
     value_network_params: Any
@@ -91,10 +72,9 @@ class TransitionLoss(LossModule):
 
     def keys_read(self, states: list[NestedKey]) -> list[NestedKey]:
         """Return the entries that a batch must hold if the networks read ``states``."""
-        keys = self.tensor_keys
-        following = [*states, keys.reward, keys.terminated]
+        following = (*states, "reward", "terminated")
         below = (key if isinstance(key, tuple) else (key,) for key in following)
-        return [*states, keys.action, *(("next", *key) for key in below)]
+        return [*states, "action", *(("next", *key) for key in below)]
 
     def online(self) -> AbstractContextManager[Any]:
         """Return a context in which the value network has its online parameters."""
@@ -103,9 +83,6 @@ class TransitionLoss(LossModule):
     def target(self) -> AbstractContextManager[Any]:
         """Return a context in which the value network has its target parameters."""
         return self.target_value_network_params.to_module(self.value_network)
-
-    def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
-        """Ignore the keys: there is no value estimator, since this class computes the targets."""
 
 
 def mean_loss(losses: Float[Tensor, " B"], weight: Tensor | None = None) -> Float[Tensor, ""]:
