@@ -18,7 +18,7 @@ from agents.config.folders import ConfigError, as_config_errors
 from agents.config.keys import Request, parse
 from agents.loggers.console import PlainConsole
 from agents.training import runs
-from packing_env.values import Count, read
+from packing_env.envs.checks import check_device
 
 _WIDTH = 120
 """Smallest number of columns of a table that is written to a file."""
@@ -159,7 +159,8 @@ def run(config: DictConfig, request: Request) -> int:
     with ExitStack() as stack, as_config_errors():
         # 1. Check the settings that all benchmarks share.
         benchmark = instantiate(config.bench, _partial_=True)
-        clock, path = _clock(config), None if config.out is None else Path(config.out)
+        clock = Clock(check_device(config.device), **config.clock)
+        path = None if config.out is None else Path(config.out)
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(config.threads)  # threads of torch and the compiled kernels
         # 2. Measure.
@@ -171,11 +172,3 @@ def run(config: DictConfig, request: Request) -> int:
     if path is not None:
         console.say(f"wrote {path}")
     return 0
-
-
-def _clock(config: DictConfig) -> Clock:
-    read("threads", config.threads, Count)
-    device = torch.device(config.device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device={config.device}: torch finds no GPU here; use device=cpu")
-    return Clock(device, **config.clock)

@@ -19,11 +19,11 @@ from agents.training.capture import CapturedCollector
 from packing_env import PackingEnv
 from packing_env.core.orientation import decode_placement
 from packing_env.kernels import available_backends, choose_uniform, set_backend
-from packing_env.values import Option, check_choice, read
+from packing_env.values import Option
 
 Rows = Annotated[tuple[int, ...], Option(at_least=1, filled=True)]
-ACTIONS = ("first_legal", "random_legal")
-THROUGH = ("env", "captured")
+Actions = Annotated[tuple[str, ...], Option(choices=("first_legal", "random_legal"))]
+Ways = Annotated[tuple[str, ...], Option(choices=("env", "captured"))]
 COLUMNS = {
     "wall_ms": "ms/step",
     "thread_cpu_ms": "CPU ms/step",
@@ -39,9 +39,9 @@ def step(
     session: Session,
     presets: Sequence[str] | None,
     kernels: Sequence[str] | None,
-    actions: Sequence[str],
-    through: Sequence[str],
-    rows: Sequence[int],
+    actions: Actions,
+    through: Ways,
+    rows: Rows,
 ) -> None:
     """Measure a decision in every row: choose, step, reset finished rows, with exact masks.
 
@@ -55,15 +55,7 @@ def step(
         rows: Batch sizes. With one row, the benchmark also reports percentiles of the time of a
             decision, and of ``step_and_maybe_reset`` without the choice of an action
             (``step_p50_ms``).
-
-    Raises:
-        ParameterError: A setting is invalid.
     """
-    for name in actions:
-        check_choice("bench.actions", name, ACTIONS)
-    for name in through:
-        check_choice("bench.through", name, THROUGH)
-    rows = read("bench.rows", rows, Rows)
     session.columns = COLUMNS
     backends = kernels or available_backends(session.clock.device.type)
     for preset, backend, action, way in product(presets or (None,), backends, actions, through):
@@ -97,7 +89,7 @@ def _ascend(
 
 
 class Loop:
-    """Loop over steps of a ``PackingEnv``, with actions of :data:`ACTIONS`.
+    """Loop over steps of a ``PackingEnv``, with first or random legal actions.
 
     Raises a ConfigError if the action mode has no first legal action, or if ``capture`` (choice and
     step as one CUDA graph) is set without a CUDA device.

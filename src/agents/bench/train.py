@@ -19,7 +19,7 @@ from agents.config import build
 from agents.config.checks import check_learns
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
-from packing_env.values import Count, read
+from packing_env.values import Count
 
 COLUMNS = {
     "parameters": "parameters",
@@ -37,7 +37,7 @@ def train(
     session: Session,
     agents: Sequence[str] | None,
     presets: Sequence[str] | None,
-    updates: int,
+    updates: Count,
     frames: int,
 ) -> None:
     """Measure the parts of training: environment, inference, and the rest, which is learning.
@@ -55,9 +55,7 @@ def train(
 
     Raises:
         ConfigError: The agent cannot be trained with these settings.
-        ParameterError: ``updates`` is not positive.
     """
-    read("bench.updates", updates, Count)
     session.columns = COLUMNS
     own = session.config.agent["_target_"].rpartition(".")[2].lower()
     for agent, preset in product(agents or (None,), presets or (None,)):

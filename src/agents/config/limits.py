@@ -29,6 +29,7 @@ LIMITS: dict[str, Any] = {
     "curve": _PICTURE,
     **dict.fromkeys(("plan", "resume", "warm_start.checkpoint"), _INPUT),
     "instance": Whole,
+    "threads": Count,
     "size": Annotated[float, Option(at_least=16, at_most=8192)],
     "checkpoint.keep": Count | None,
     "evaluation.instances": Whole,

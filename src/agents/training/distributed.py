@@ -26,7 +26,7 @@ from agents.config.folders import ConfigError
 from agents.process_group import add_up
 from agents.training.evaluate import check_instances, evaluate
 from packing_env.envs import PackingEnv
-from packing_env.values import Positive, read
+from packing_env.values import Positive
 
 
 class RankError(RuntimeError):
@@ -111,7 +111,6 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
             missing.
         RankError: Another process failed, or did not join in time.
     """
-    seconds: float = read("distributed.timeout", timeout, Positive)
     size = _variable("WORLD_SIZE", "1")
     if size == 1:
         yield World()
@@ -120,7 +119,7 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
     rank, own = _variable("RANK"), own_device(device, size)
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         _required(name)
-    wait = timedelta(seconds=seconds)
+    wait = timedelta(seconds=timeout)
     try:
         server = next(iter(rendezvous("env://", timeout=wait)))[0]
         # torchrun keeps its server for the next attempt, so each attempt has a store of its own.
@@ -136,7 +135,7 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
     except distributed.DistError as error:
         raise RankError(
             f"rank {rank}: not all of the {size} processes joined within "
-            f"distributed.timeout={seconds:g} seconds ({str(error).splitlines()[0]})"
+            f"distributed.timeout={timeout:g} seconds ({str(error).splitlines()[0]})"
         ) from error
     # 2. Run the block. If a connection is lost, another process has ended first.
     try:
