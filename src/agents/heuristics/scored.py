@@ -76,32 +76,26 @@ class PlacementHeuristic(ScoredHeuristic):
         """Return the index of each row's placement."""
         if self._search is not None:
             return observed["lowest"]
-        xs, ys = self.params.lattice
-        legal = mask.view(len(mask), self.params.num_visible, -1, xs, ys)
         if self.item_order is None and self.score is None:
             return self._draw(mask)
-        item_id = observed["item_id"][:, : self.params.num_visible]
-        if self.item_order is None:
-            return self._lowest(observed, item_id, observed["drop_height"], legal)
-        slot = self._pick_slot(item_id, legal.flatten(2).any(2))
-        rows = torch.arange(len(slot), device=slot.device)
-        of_item = legal[rows, slot][:, None]
+        # 1. The placements of all visible items, or of the one that ``item_order`` chooses.
+        num_items, (xs, ys) = self.params.num_visible, self.params.lattice
+        legal = mask.view(len(mask), num_items, -1, xs, ys)
+        item_id, rest = observed["item_id"][:, :num_items], observed["drop_height"]
+        before: Tensor | int = 0
+        if self.item_order is not None:
+            slot = self._pick_slot(item_id, legal.flatten(2).any(2))[:, None]
+            rows = torch.arange(len(slot), device=slot.device)[:, None]
+            legal, item_id, rest = legal[rows, slot], item_id[rows, slot], rest[rows, slot]
+            before = slot.squeeze(1) * (mask.shape[1] // num_items)
+        # 2. Draw one of them, or choose the one of the lowest score.
         if self.score is None:
-            action = self._draw(of_item.flatten(1))
-        else:
-            drop_height = observed["drop_height"][rows, slot][:, None]
-            action = self._lowest(observed, item_id.gather(1, slot[:, None]), drop_height, of_item)
-        return action + slot * (mask.shape[1] // self.params.num_visible)
-
-    def _lowest(
-        self, observed: dict[str, Tensor], item_id: Tensor, drop_height: Tensor, legal: Tensor
-    ) -> Int[Tensor, " B"]:
-        """Return the action of the lowest score, as an index over the given items."""
-        heights, rest = self._pitches(observed["heightmap"]), self._pitches(drop_height)
+            return before + self._draw(legal.flatten(1))
+        heights, rest = self._pitches(observed["heightmap"]), self._pitches(rest)
         placements = scores.lattice_placements(
             heights, rest, item_id.clamp(min=0), self.catalogue, self.params
         )
-        return scores.best_of_lattice(self._score_of(placements, legal), legal)
+        return before + scores.best_of_lattice(self._score_of(placements, legal), legal)
 
 
 class FirstListed(Heuristic):
