@@ -93,27 +93,21 @@ class BranchingPolicy(PolicyWrapper):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action ``[*batch, H]``."""
-        batch, sizes = tensordict.batch_size, self.heads.sizes
+        batch = tensordict.batch_size
         flat = tensordict.select(*self.in_keys).reshape(-1)
         mask = flat.get(self.mask_key)
         chosen = judge(self.network, self.heads, flat, mask).chosen
         if self.explores and explores(self):
-            index = torch.zeros_like(chosen[:, 0])
-            for size, choice in zip(sizes, chosen.unbind(1), strict=True):
-                index = index * size + choice
-            rest, heads = self._explored(index, mask, batch), []
-            for size in reversed(sizes):  # torch's unravel_index copies the sizes to the device
+            # Each row has its own exploration rate.
+            draw = torch.rand(batch, device=mask.device)
+            place = torch.rand(batch, device=mask.device, dtype=torch.float64)
+            is_random = (draw < trailing(self.epsilon, draw)).reshape(-1, 1)
+            rest, heads = choose_uniform(mask, place.flatten()), []
+            for size in reversed(self.heads.sizes):  # torch's unravel_index copies the sizes
                 heads.append(rest % size)
                 rest = rest // size
-            chosen = torch.stack(heads[::-1], -1)
+            chosen = torch.where(is_random, torch.stack(heads[::-1], -1), chosen)
         return tensordict.set(self.action_key, chosen.unflatten(0, batch))
-
-    def _explored(self, index: Tensor, mask: Tensor, batch: torch.Size) -> Tensor:
-        """Replace placements ``[B]`` by random ones, with each row's own exploration rate."""
-        draw = torch.rand(batch, device=index.device)
-        place = torch.rand(batch, device=index.device, dtype=torch.float64)
-        is_random = (draw < trailing(self.epsilon, draw)).flatten()
-        return torch.where(is_random, choose_uniform(mask, place.flatten()), index)
 
 
 class Branching(DQN):

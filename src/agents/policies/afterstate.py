@@ -61,10 +61,6 @@ class Outlook:
         """Number of inputs per placement, in addition to the heightmap."""
         return 3 + 2 * _BINS + self.further
 
-    def to(self, device: torch.device) -> None:
-        """Move the tables to a device."""
-        self.reward, self.known = self.reward.to(device), self.known.to(device)
-
     def rewards(self, item_id: Int[Tensor, "B S"]) -> Float[Tensor, "B S"]:
         """Return the reward of packing each item."""
         return self.reward[item_id.clamp(min=0)]
@@ -137,7 +133,6 @@ class AfterstatePolicy(TensorDictModuleBase):
             env, num_candidates=self._num_candidates, max_items=self._max_items
         )
         self.outlook = Outlook(env, self.scale)
-        self.outlook.to(env.device)
 
     def bound_to(self, env: PackingEnv) -> AfterstatePolicy:
         """Return a policy with the same parameters for an environment with other items."""

@@ -73,11 +73,6 @@ class TanhGaussian(Distribution):
         """Draw a sample with a gradient with respect to ``loc`` and ``scale``."""
         return self.rsample_and_log_prob(sample_shape)[0]
 
-    def sample(self, sample_shape: Shape = _NO_SHAPE) -> Tensor:
-        """Draw a sample without a gradient."""
-        with torch.no_grad():
-            return self.rsample(sample_shape)
-
     def rsample_and_log_prob(self, sample_shape: Shape = _NO_SHAPE) -> tuple[Tensor, Tensor]:
         """Draw a sample and compute its log-density, both with gradients."""
         shape = torch.Size(sample_shape) + self.loc.shape
