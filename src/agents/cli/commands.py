@@ -53,8 +53,8 @@ class Command:
     Attributes:
         summary: One line.
         run: ``module:function`` that runs the command and returns the exit code.
-        groups: Groups of the configuration that its help lists.
         examples: Command lines to copy.
+        groups: Groups of the configuration that its help lists.
         sweeps: Whether it accepts ``--multirun``.
         arguments: Arguments of a command without settings; ``run`` then receives the parsed
             namespace.
@@ -65,8 +65,8 @@ class Command:
 
     summary: str
     run: str
-    groups: tuple[str, ...]
     examples: tuple[str, ...]
+    groups: tuple[str, ...] = ()
     sweeps: bool = False
     arguments: tuple[Argument, ...] = ()
     description: str = ""
@@ -184,56 +184,56 @@ ADAPT = (
 )  # fmt: skip
 
 TASK = ("env", "items", "generator", "reward")
+LEARNING = ("agent", "network", "collector", "replay", "trainer", "logger")
 COMMANDS = {
     "train": Command(
         "train an agent (and evaluate it: evaluation.instances=64)",
         "agents.cli.train:train",
-        (*TASK, "agent", "network", "collector", "replay", "trainer", "logger", "experiment"),
         (
             "packing train items=meshes items.paths=my_parts items.unit=mm",
             "packing train --multirun seed=0,1,2 agent.lr=1e-3,3e-4",
         ),
+        groups=(*TASK, *LEARNING, "experiment"),
         sweeps=True,
     ),
     "eval": Command(
         "compare a trained policy and heuristics on held-out instances",
         "agents.cli.eval:evaluate",
-        (*TASK, "agent"),
         (
             "packing eval checkpoint=runs/20250131-120000-irregular plan=plan.json",
             "packing eval env=irregular 'evaluation.heuristics=[lowest_z,first_fit]'",
             "packing eval checkpoint=RUN plan=plan.json evaluation.picture=packed.png",
             "packing eval env=irregular physics=true evaluation.instances=16",
         ),
+        groups=(*TASK, "agent"),
         sweeps=True,
     ),
     "play": Command(
         "play one episode and print every decision",
         "agents.cli.show:play",
-        (*TASK, "agent"),
         ("packing play agent.name=lowest_z", "packing play checkpoint=RUN instance=3 frames=out"),
+        groups=(*TASK, "agent"),
     ),
     "render": Command(
         "draw an episode or a plan: PNG, GIF, MP4, HTML in 3-D, GLB, STL, PDF",
         "agents.cli.show:render",
-        (*TASK, "agent"),
         (
             "packing render checkpoint=RUN out=episode.html",
             "packing render plan=plan.json out=packed.glb",
             "packing render plan=plan.json out=load.pdf",
             "packing render out=episode.gif",
         ),
+        groups=(*TASK, "agent"),
     ),
     "items": Command(
         "list a catalogue, with the warnings about its files",
         "agents.cli.show:items",
-        ("env", "items"),
         ("packing items", "packing items items=meshes items.paths=my_parts items.unit=mm"),
+        groups=("env", "items"),
     ),
     "pack": Command(
         "pack your parts: files with quantities, boxes, an order",
         "agents.cli.pack:pack",
-        (),
         (
             "packing pack my_parts --container 240x180x150mm --seconds 20",
             "packing pack lid.stl x12 base.stl x6 --container 200x200x180mm --containers 3",
@@ -250,7 +250,6 @@ COMMANDS = {
     "nest": Command(
         "nest parts in three dimensions, inside and below each other (powder bed)",
         "agents.cli.pack:nest",
-        (),
         (
             "packing nest my_parts --container 200x250x330mm --clearance 1mm",
             "packing nest a.stl x12 b.stl x6 --container 200x250x330mm --lowest",
@@ -266,18 +265,17 @@ COMMANDS = {
     "bench": Command(
         "measure speed and memory, and print the hardware",
         "agents.bench.session:run",
-        ("env", "agent"),
         (
             "packing bench step env=cuboid_online 'bench.rows=[1,1024]' out=step.json",
             "packing bench train 'bench.agents=[dqn,ppo]' env=irregular threads=2",
             "packing bench compare before.json after.json",
         ),
+        groups=("env", "agent"),
         words="agents.bench.session:settings",
     ),
     "validate": Command(
         "repeat published experiments and compare the numbers (exit 1 if one differs)",
         "agents.cli.validate:validate",
-        (),
         (
             "packing validate",
             "packing validate --seeds 5 --json validation.json",
@@ -288,7 +286,6 @@ COMMANDS = {
     "check": Command(
         "verify packing plans with a separate program (exit 1 on a violation)",
         "agents.cli.check:check",
-        (),
         (
             "packing eval env=irregular 'evaluation.heuristics=[lowest_z]' plan=plan.json",
             "packing check plan.json",
@@ -310,7 +307,6 @@ COMMANDS = {
     "export": Command(
         "write a trained policy as a program for torch or ONNX Runtime",
         "agents.cli.export:export",
-        (),
         ("packing export RUN --out policy.pt2", "packing export RUN --format onnx --rows 8"),
         arguments=(
             Argument("run", metavar="RUN", help="a run, or pretrained/NAME"),
@@ -332,7 +328,6 @@ COMMANDS = {
     "adapt": Command(
         "fine-tune a trained policy on your past orders; keep it only if it gains",
         "agents.cli.adapt:adapt",
-        (),
         ("packing adapt pretrained/cuboid_online --history orders.csv --minutes 10",),
         arguments=ADAPT,
         description=(
@@ -345,7 +340,6 @@ COMMANDS = {
     "runs": Command(
         "list runs, tabulate a sweep, compare runs",
         "agents.cli.runs:runs",
-        (),
         ("packing runs", "packing runs runs/20250131-120000-sweep", "packing runs RUN OTHER_RUN"),
         arguments=(
             Argument(
@@ -365,7 +359,6 @@ COMMANDS = {
     "doctor": Command(
         "report what is installed, whether it works, and what would be slow here",
         "agents.cli.doctor:doctor",
-        (),
         ("packing doctor",),
         arguments=(
             Argument("--seconds", type=float, default=5.0, help="time of the self-test; default 5"),
@@ -379,7 +372,6 @@ COMMANDS = {
     "warmup": Command(
         "compile the kernels ahead of time, so that the first step does not wait",
         "agents.cli.warmup:warmup",
-        (),
         ("packing warmup", "packing warmup irregular cuboid_online"),
         arguments=(Argument("presets", nargs="*", metavar="PRESET", help="presets; default: all"),),
         description=(
