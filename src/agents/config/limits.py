@@ -12,7 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from agents.config.folders import ConfigError, as_config_errors
 from agents.config.outputs import check_output, check_path
 from agents.nested import walk
-from packing_env.values import Count, Option, Seed, Whole, declared, read
+from agents.options import within_limits
+from packing_env.values import Count, Option, Seed, Whole
 
 
 def _path(**options: Any) -> Any:
@@ -56,17 +57,12 @@ def check_command(config: DictConfig) -> None:
 def check_limits(config: DictConfig, key: str, value: Any, hint: Any) -> None:
     """Raise a ConfigError unless a value is within the limits of a type hint.
 
-    1e6 becomes an integer where one is needed. Hints without an ``Option`` set no limits, and
-    references to other values are not checked.
+    Whole numbers become integers where these are needed. References to other values are not
+    checked.
     """
-    try:
-        kinds, option = declared(hint)
-    except TypeError:  # a user's annotation that cannot be hashed
+    if isinstance(value, Mapping) or "${" in str(value):
         return
-    if option == Option() or isinstance(value, Mapping) or "${" in str(value):
-        return
-    whole = isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds
     with as_config_errors():
-        read(key, int(value) if whole else value, hint)
-    if whole:
-        OmegaConf.update(config, key, int(value))
+        stored = within_limits(key, value, hint)
+    if isinstance(value, float) and isinstance(stored, int):
+        OmegaConf.update(config, key, stored)
