@@ -101,17 +101,18 @@ def messages_timed() -> Iterator[list[float]]:
 
 def rank(seconds: float, path: str) -> None:
     """Train as one process of several, and let rank 0 write what it measured."""
+    from agents import process_group
     from agents.config.build import build_trainer
     from agents.config.compose import compose
-    from agents.process_group import processes
+    from agents.process_group import any_of, processes
     from agents.training.distributed import joined
 
     torch.set_num_threads(1)
     config = compose("train", SETTINGS)
-    with joined("cpu") as world:
+    with joined("cpu"):
         torch.manual_seed(0)
-        trainer = build_trainer(config, row_offset=world.rank * int(config.env.num_envs))
-        agent, replay, trainer.world = trainer.agent, trainer.replay, world
+        trainer = build_trainer(config, row_offset=process_group.rank() * int(config.env.num_envs))
+        agent, replay = trainer.agent, trainer.replay
         while trainer.updates < 2:  # kernels are compiled, memory is allocated
             trainer.step()
         start, frames, updates = time.perf_counter(), trainer.frames, trainer.updates
@@ -120,14 +121,14 @@ def rank(seconds: float, path: str) -> None:
             while going:
                 trainer.step()
                 if trainer.updates > updates and replay.state_dict()["cursor"] == 0:
-                    (late,) = world.any(time.perf_counter() - start >= seconds)
+                    (late,) = any_of(time.perf_counter() - start >= seconds)
                     going = not late
         took, processor = time.perf_counter() - start, time.process_time() - processor
         done = trainer.updates - updates
         gradients = agent.optimizer._gradients
         samples = int(config.env.num_envs) * int(config.replay.horizon)
-        messages = [message_times(size) for size in SIZES] if world.size > 1 else [0.0, 0.0]
-        own = message_times(gradients.flat.numel() * 4) if world.size > 1 else 0.0
+        messages = [message_times(size) for size in SIZES] if processes() > 1 else [0.0, 0.0]
+        own = message_times(gradients.flat.numel() * 4) if processes() > 1 else 0.0
         found = {
             "ranks": processes(),
             "frames_per_second": (trainer.frames - frames) / took,
@@ -141,7 +142,7 @@ def rank(seconds: float, path: str) -> None:
             "in_messages_seconds_per_update": sum(waits) / done,
             "seconds_of_sizes": dict(zip(map(str, SIZES), messages, strict=True)),
         }
-        if world.leads:
+        if process_group.leads():
             Path(path).write_text(json.dumps(found))
 
 

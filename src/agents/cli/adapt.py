@@ -24,7 +24,6 @@ from agents.loggers.console import PlainConsole
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import checkpoint, fine_tuning, runs
-from agents.training.distributed import World
 from agents.training.evaluate import Estimate
 from agents.training.loading import FROM_RUN
 from agents.training.process import StoppedError, StopSignals
@@ -52,7 +51,7 @@ def adapt(options: argparse.Namespace) -> int:
     with as_config_errors():
         held_out = build.build_held_out(config)
         old = load_policy(config, saved, held_out)
-        trainer, _ = build_trainer(config, World(), saved)
+        trainer, _ = build_trainer(config, saved)
     folder = runs.new_folder(options.out, str(config.name))
     words = [options.run, f"--history={options.history}", f"--minutes={options.minutes:g}"]
     describe(folder, config, Request("adapt", words, []))

@@ -13,24 +13,22 @@ from omegaconf import DictConfig
 
 from agents.config.keys import Request
 from agents.nested import named_tensors
+from agents.process_group import from_first
 from agents.training import checkpoint, resume, runs
-from agents.training.distributed import World
 from agents.training.resume import Resumed
 from agents.training.trainer import Trainer
 from packing_env.folders import check_links
 from packing_env.memory import human, num_bytes
 
 
-def resumed_run(
-    config: DictConfig, request: Request, world: World, locks: ExitStack
-) -> Resumed | None:
+def resumed_run(config: DictConfig, request: Request, locks: ExitStack) -> Resumed | None:
     """Load the run to continue, if ``resume`` names one, and lock its folder."""
     if config.resume is None:
         return None
-    place = world.from_first(lambda: _source(config, locks))
+    place = from_first(lambda: _source(config, locks))
     if not place:
         return None
-    return resume.from_config(config, Path(place), request.overrides, request.folders, world)
+    return resume.from_config(config, Path(place), request.overrides, request.folders)
 
 
 def _source(config: DictConfig, locks: ExitStack) -> str:

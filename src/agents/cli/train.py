@@ -30,8 +30,9 @@ from agents.loggers.console import PlainConsole
 from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
+from agents.process_group import from_first, leads, part, processes, rank
 from agents.training import checkpoint, fine_tuning, resume, runs
-from agents.training.distributed import World, evaluate_part
+from agents.training.distributed import evaluate_part
 from agents.training.evaluate import Estimate, check_instances
 from agents.training.process import StoppedError, StopSignals, seed_everything
 from agents.training.trainer import NonFiniteError, Trainer
@@ -53,24 +54,22 @@ def train(config: DictConfig, request: Request) -> int:
     """
     # Train in all processes; rank 0 evaluates when the others have ended.
     with ExitStack() as locks:
-        with instantiate(config.distributed)(config.device) as world:
-            session = _trained(config, request, world, locks)
+        with instantiate(config.distributed)(config.device):
+            session = _trained(config, request, locks)
         if isinstance(session, int):
             return session
         with StopSignals() as stop:
             return session.report(stop.requested)
 
 
-def _trained(
-    config: DictConfig, request: Request, world: World, locks: ExitStack
-) -> _Session | int:
+def _trained(config: DictConfig, request: Request, locks: ExitStack) -> _Session | int:
     """Run one process of the training; ``locks`` keeps the run's folder locked.
 
     Returns:
         The session if there is something to report, otherwise the exit code.
     """
     # 1. Find the run to resume, and build everything that may fail, before a folder is made.
-    place, resumed = config.resume, start.resumed_run(config, request, world, locks)
+    place, resumed = config.resume, start.resumed_run(config, request, locks)
     if resumed is not None:
         config = resumed.config
     config, tuned = fine_tuning.source(config, request, resumes=resumed is not None)
@@ -78,19 +77,19 @@ def _trained(
     with as_config_errors():
         logger = instantiate(config.logger)
         logger.func.check(**logger.keywords)  # raises if a package is missing
-        trainer, started = build_trainer(config, world, tuned)
+        trainer, started = build_trainer(config, tuned)
     # 2. Make the folder, describe the run in it, and print what is started.
     env = trainer.collector.env
-    folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, locks))))
-    console = PlainConsole(quiet=not world.leads)
-    if world.leads:
+    folder = Path(from_first(lambda: str(start.results_folder(config, resumed, locks))))
+    console = PlainConsole(quiet=not leads())
+    if leads():
         describe(folder, config, request, resumed)
     if place is not None:
         console.say(start.start_line(place, resumed))
     if resumed is not None:
         resume.load_state(trainer, resumed.saved)
     console.say(
-        f"{config.name}: {_rows(env, world)} of {env.params.num_items} items on "
+        f"{config.name}: {_rows(env)} of {env.params.num_items} items on "
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
         f"{env.params.action_mode}); results in {folder}"
     )
@@ -105,13 +104,13 @@ def _trained(
         try:
             finished = session.train()
         except NonFiniteError as error:
-            if world.leads:
+            if leads():
                 console.say(f"packing: {error}; {session.checkpoints()}", style="bold")
             return 1
         finally:
             trainer.collector.close()
     # 4. Write the results of training, before anything is evaluated.
-    if not world.leads:
+    if not leads():
         return 0
     state = {} if finished else {"interrupted": True}
     runs.write_json(folder / RESULTS, session.results() | state)
@@ -121,11 +120,11 @@ def _trained(
 
 
 def build_trainer(
-    config: DictConfig, world: World, tuned: checkpoint.Checkpoint | None
+    config: DictConfig, tuned: checkpoint.Checkpoint | None
 ) -> tuple[Trainer, str | None]:
     """Build the trainer; return it, and a text on the weights that are taken from ``tuned``."""
     seed_everything(int(config.seed))
-    trainer: Trainer = build.build_trainer(config, **_shard(config, world))
+    trainer: Trainer = build.build_trainer(config, **_shard(config))
     checkpoint.check_state(trainer.agent.state_dict(), config.agent["_target_"])
     started = None if tuned is None else fine_tuning.from_config(config, trainer.agent, tuned)
     # Unknown heuristics and missing instances raise errors now, not after the training.
@@ -133,22 +132,21 @@ def build_trainer(
         build.build_heuristics(config.evaluation.heuristics, trainer.collector.env)
     if count := int(config.evaluation.instances):
         check_instances(build.build_held_out(config, trainer.collector.env, range(1)), count)
-    trainer.world = world
-    seed_everything(int(config.seed) + world.rank)  # equal weights, but separate random draws
+    seed_everything(int(config.seed) + rank())  # equal weights, but separate random draws
     return trainer, started
 
 
-def _rows(env: PackingEnv, world: World) -> str:
+def _rows(env: PackingEnv) -> str:
     count = f"{env.batch_size.numel()} rows"
-    return count if world.size == 1 else f"{world.size} processes with {count} each"
+    return count if processes() == 1 else f"{processes()} processes with {count} each"
 
 
-def _shard(config: DictConfig, world: World) -> dict[str, Any]:
-    if world.size == 1:
+def _shard(config: DictConfig) -> dict[str, Any]:
+    if processes() == 1:
         return {}
     rows = config.env.num_envs
     count = rows if isinstance(rows, int) else math.prod(rows)
-    return {"row_offset": int(config.env.row_offset) + world.rank * count}
+    return {"row_offset": int(config.env.row_offset) + rank() * count}
 
 
 def meta_of(config: DictConfig) -> dict[str, Any]:
@@ -182,7 +180,7 @@ class _Session:
         console: PlainConsole,
     ) -> None:
         self.config, self.folder = config, folder
-        self.world, self.console = trainer.world, console
+        self.console = console
         self.env, self.trainer, self.should_stop = env, trainer, should_stop
         self.resumed_at = resumed_at
         self._failed: Path | None = None
@@ -196,12 +194,12 @@ class _Session:
         saved, because saving needs all of them.
         """
         with as_config_errors():
-            build_logger = instantiate(self.config.logger) if self.world.leads else NullLogger
+            build_logger = instantiate(self.config.logger) if leads() else NullLogger
             logger = build_logger(self.folder)
         if self.resumed_at is not None:
             logger.resume(self.trainer.logged_frames)
         bar = ProgressBar(self.console, self.trainer.total, self.trainer.budget)
-        saves = self.world.size == 1
+        saves = processes() == 1
         try:
             finished = self.trainer.run(
                 logger,
@@ -248,13 +246,13 @@ class _Session:
         state = self.trainer.state_dict(replay=bool(options.replay))
         if failed:
             state["failed_batch"] = self.trainer.recent.failed()
-        if not self.world.leads:
+        if not leads():
             state.pop("agent")  # equal in all processes
         frames = self.trainer.frames
-        path = checkpoint.save(self.folder, frames, state, meta, failed=failed, world=self.world)
+        path = checkpoint.save(self.folder, frames, state, meta, failed=failed)
         if failed:
             self._failed = path
-        if self.world.leads:
+        if leads():
             checkpoint.rotate(self.folder, options.keep, options.best)
 
     def _check_best(self, metrics: Mapping[str, Any]) -> None:
@@ -282,18 +280,16 @@ class _Session:
     @cached_property
     def shard(self) -> PackingEnv:
         """This process's environment for its part of evaluations, built on first use."""
-        if self.world.size == 1:
+        if processes() == 1:
             return self.held_out
-        part = self.world.part(max(1, int(self.config.evaluation.instances)))
-        return build.build_held_out(self.config, self.env, part)
+        own = part(max(1, int(self.config.evaluation.instances)))
+        return build.build_held_out(self.config, self.env, own)
 
     def evaluate(self) -> dict[str, float]:
         count = max(1, int(self.config.evaluation.instances))
-        stop = self.should_stop if self.world.size == 1 else lambda: False
+        stop = self.should_stop if processes() == 1 else lambda: False
         try:
-            metrics = evaluate_part(
-                self.shard, self.trainer.agent.policy, count, self.world, should_stop=stop
-            )
+            metrics = evaluate_part(self.shard, self.trainer.agent.policy, count, should_stop=stop)
         except StoppedError:
             return {}
         return {f"{HELD_OUT}{name}": Estimate.of(metrics[name]).mean for name in metrics}

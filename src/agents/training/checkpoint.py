@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from agents import process_group
 from agents.nested import walk
-from agents.training.distributed import ALONE, World
+from agents.process_group import all_do, leads
 from packing_env import files
 from packing_env.envs.checks import check_device
 
@@ -86,51 +87,44 @@ def save(
     meta: Mapping[str, Any],
     *,
     failed: bool = False,
-    world: World = ALONE,
 ) -> Path:
     """Write a checkpoint into ``RUN/checkpoints/<frames>`` and return that folder.
 
-    Every process of ``world`` calls this with its own state and gets the same folder. ``failed``
-    states go to ``failed-<frames>``; :func:`find` returns such a folder only if it is named
-    explicitly. After a crash, the previous checkpoint is still there, next to a draft that the next
-    save removes.
+    Processes that learn together call this, each with its own state. ``failed`` states go to
+    ``failed-<frames>``; :func:`find` returns such a folder only if it is named explicitly. After a
+    crash, the previous checkpoint is still there, next to a draft that the next save removes.
 
     Raises:
         CheckpointError: The folder cannot be written.
     """
     folder = Path(run) / FOLDER
     target = folder / f"{FAILED if failed else ''}{frames:012d}"
-    write(target, state, {**meta, "frames": frames, RANKS: world.size}, world=world)
-    if world.leads:
+    write(target, state, {**meta, "frames": frames, RANKS: process_group.processes()})
+    if leads():
         _sweep(folder)
     return target
 
 
-def write(
-    target: Path,
-    state: Mapping[str, Any],
-    meta: Mapping[str, Any],
-    *,
-    world: World = ALONE,
-) -> None:
+def write(target: Path, state: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
     """Write tensors and JSON into the folder ``target``, completely or not at all.
+
+    Processes that learn together write it together, each with its own state; ``meta`` is that of
+    rank 0.
 
     Args:
         target: An existing folder is replaced.
         state: Tensors, numbers, strings, lists and mappings.
         meta: Description of the state.
-        world: The processes that write the folder together, each with its own state; ``meta`` is
-            that of rank 0.
 
     Raises:
         CheckpointError: The folder cannot be written.
     """
     # A draft next to the target is on the same disk, so it can be moved in one step.
     draft = target.with_name(f"{DRAFT}{target.name}")
-    own = draft / part(world.rank)
+    own = draft / part(process_group.rank())
 
     def begin() -> None:
-        if world.leads:
+        if leads():
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
 
@@ -144,7 +138,7 @@ def write(
         _sync(own)
 
     def finish() -> None:
-        if world.leads:
+        if leads():
             _write_json(draft / META, meta)
             # The manifest comes last: a folder without it is not a checkpoint.
             files = {part(rank): json.loads(text) for rank, text in enumerate(fingerprints)}
@@ -156,12 +150,12 @@ def write(
 
     # All processes take each step together; if one fails, all fail.
     try:
-        world.all_do(begin)
-        world.all_do(put)
-        fingerprints = world.texts(json.dumps(_fingerprint(own)))
-        world.all_do(finish)
+        all_do(begin)
+        all_do(put)
+        fingerprints = process_group.texts(json.dumps(_fingerprint(own)))
+        all_do(finish)
     except (OSError, RuntimeError) as error:
-        if world.leads:
+        if leads():
             shutil.rmtree(draft, ignore_errors=True)
         raise CheckpointError(f"{target}: the checkpoint cannot be written ({error})") from error
 

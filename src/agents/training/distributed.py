@@ -4,8 +4,8 @@
 
 Rank r steps num_envs rows, starting at row r * num_envs, and learns from its own replay. Each
 gradient is the mean over the processes, so parameters stay identical. Frames are counted over the
-rows of all processes. Messages are tensors; text is sent as bytes, so nothing is pickled. Rank 0
-logs. All processes share the work of evaluations and checkpoints.
+rows of all processes. Rank 0 logs. All processes share the work of evaluations and checkpoints.
+:mod:`agents.process_group` sends the messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -23,7 +22,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from agents.config.folders import ConfigError
-from agents.process_group import add_up
+from agents.process_group import gather, part, processes
 from agents.training.evaluate import check_instances, evaluate
 from packing_env.envs import PackingEnv
 from packing_env.values import Positive
@@ -33,74 +32,9 @@ class RankError(RuntimeError):
     """Another process of the job ended or failed."""
 
 
-@dataclass(frozen=True)
-class World:
-    """The processes that learn together: the rank of this one, and their number."""
-
-    rank: int = 0
-    size: int = 1
-
-    @property
-    def leads(self) -> bool:
-        """True in the process that logs and writes the state that all processes share."""
-        return self.rank == 0
-
-    def any(self, *flags: bool) -> tuple[bool, ...]:
-        """Return each flag OR-ed over the processes, by one message."""
-        if self.size == 1:
-            return flags
-        return tuple(add_up(torch.tensor(flags, dtype=torch.int32)).bool().tolist())
-
-    def gather(self, tensor: Tensor) -> Tensor:
-        """Return the tensors of all processes on the host, ``[size, *shape]``, by one message."""
-        # Metrics and texts are small, so they are sent through the host on every device.
-        own = tensor.detach().cpu().contiguous()
-        if self.size == 1:
-            return own[None]
-        gathered = own.new_empty((self.size, *own.shape))
-        distributed.all_gather(list(gathered.unbind()), own)
-        return gathered
-
-    def texts(self, own: str) -> list[str]:
-        """Return the texts of all processes, by two messages."""
-        # All messages have one size, so the texts are padded to the longest one.
-        content = torch.tensor(list(own.encode()), dtype=torch.uint8)
-        sizes = self.gather(torch.tensor(len(content))).tolist()
-        padded = torch.zeros(max(sizes), dtype=torch.uint8)
-        padded[: len(content)] = content
-        messages = zip(self.gather(padded), sizes, strict=True)
-        return [bytes(text[:size].tolist()).decode() for text, size in messages]
-
-    def from_first(self, make: Callable[[], str]) -> str:
-        """Return the text that ``make`` returns in rank 0; other ranks do not call ``make``."""
-        return self.texts(make() if self.leads else "")[0]
-
-    def all_do(self, work: Callable[[], None]) -> None:
-        """Call a function in every process; if it fails in one, raise in all of them."""
-        # A process that raised at once would leave the others waiting for its next message.
-        failure: OSError | RuntimeError | None = None
-        try:
-            work()
-        except (OSError, RuntimeError) as error:
-            failure = error
-        # This message tells all processes whether any failed.
-        (failed,) = self.any(failure is not None)
-        if failed:
-            raise failure or OSError("another process failed")
-
-    def part(self, count: int) -> range:
-        """Return this process's part of ``range(count)``; the last parts may be short or empty."""
-        share = -(-count // self.size)
-        return range(min(self.rank * share, count), min((self.rank + 1) * share, count))
-
-
-ALONE = World()
-"""A single process."""
-
-
 @contextmanager
-def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator[World]:
-    """Join the processes that ``torchrun`` started; a single process forms a world of one.
+def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator[None]:
+    """Join the processes that ``torchrun`` started; a single process remains alone.
 
     Args:
         device: Device of the command; on GPUs, each process gets its own.
@@ -113,7 +47,7 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
     """
     size = _variable("WORLD_SIZE", "1")
     if size == 1:
-        yield World()
+        yield
         return
     # 1. Form the process group: CPUs exchange messages by gloo, GPUs by NCCL.
     rank, own = _variable("RANK"), own_device(device, size)
@@ -139,7 +73,7 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
         ) from error
     # 2. Run the block. If a connection is lost, another process has ended first.
     try:
-        yield World(rank, size)
+        yield
     except (distributed.DistError, RuntimeError) as error:
         if isinstance(error, distributed.DistError) or "gloo" in str(error):
             raise RankError(f"rank {rank}: another process ended; see its message") from error
@@ -152,26 +86,25 @@ def evaluate_part(
     env: PackingEnv,
     policy: TensorDictModuleBase,
     num_instances: int,
-    world: World,
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Tensor]:
-    """Evaluate in several processes, each on its ``world.part``; return the metrics of all.
+    """Evaluate in several processes, each on its part; return the metrics of all.
 
-    ``env`` starts at this process's first instance (``row_offset``); the policy is the same in all
-    processes.
+    ``env`` starts at this process's first instance (``row_offset``), see
+    :func:`agents.process_group.part`; the policy is the same in all processes.
 
     Returns:
         Metrics by name, ``[num_instances]`` float64 on the host, the same in every process.
     """
     check_instances(env, num_instances)
     # 1. Play. A process without instances plays one anyway, so that it also sends a message.
-    own = len(world.part(num_instances))
+    own, most = len(part(num_instances)), -(-num_instances // processes())
     metrics = evaluate(env, policy, max(1, own), should_stop=should_stop).metrics
     # 2. Gather all parts, padded to one size, in the order of the instances.
-    room = torch.zeros(len(metrics), -(-num_instances // world.size), dtype=torch.float64)
+    room = torch.zeros(len(metrics), most, dtype=torch.float64)
     room[:, :own] = torch.stack(list(metrics.values()))[:, :own]
-    whole = world.gather(room).transpose(0, 1).flatten(1)[:, :num_instances]
+    whole = gather(room).transpose(0, 1).flatten(1)[:, :num_instances]
     return dict(zip(metrics, whole, strict=True))
 
 

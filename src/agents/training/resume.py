@@ -10,15 +10,16 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from agents import process_group
 from agents.config.build import build_agent
 from agents.config.folders import ConfigError
 from agents.config.keys import parse
 from agents.config.saved import adopt
 from agents.nested import leaves
 from agents.policies.afterstate import AfterstatePolicy
+from agents.process_group import processes
 from agents.training import checkpoint
 from agents.training.checkpoint import POLICY_ONLY, RANKS, Checkpoint, CheckpointError
-from agents.training.distributed import ALONE, World
 from agents.training.fine_tuning import misfits
 from agents.training.trainer import Trainer
 from packing_env.envs import PackingEnv
@@ -55,7 +56,6 @@ def from_config(
     place: Path,
     overrides: Sequence[str],
     folders: Sequence[Path] = (),
-    world: World = ALONE,
 ) -> Resumed:
     """Load the run to continue, from the checkpoint that :func:`find` returned.
 
@@ -85,18 +85,18 @@ def from_config(
         raise CheckpointError(f"{place}: its description lacks the frames or the versions")
     # 2. Take over its configuration, and load this process's state.
     merged = run_config(config, meta.get("config", {}), overrides, folders)
-    rank = world.rank if ranks == world.size else 0
+    rank = process_group.rank() if ranks == processes() else 0
     saved = checkpoint.load(place, device=merged.device, rank=rank)
     # 3. If the number of processes differs, keep only the state that all of them shared.
     rebuilt = ""
-    if ranks != world.size:
+    if ranks != processes():
         waiting = saved.state.get("waiting")
         if isinstance(waiting, dict):
             waiting.pop("meter", None)
         for name in saved.state.keys() - {"agent", "counters", "waiting"}:
             del saved.state[name]
         rebuilt = (
-            f"; {ranks} process{'es' * (ranks > 1)} saved it, but {world.size} continue: agent "
+            f"; {ranks} process{'es' * (ranks > 1)} saved it, but {processes()} continue: agent "
             "and counts continue, the rows start new episodes"
         )
     return Resumed(merged, saved, saved.path.parent.parent, rebuilt)

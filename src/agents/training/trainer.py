@@ -16,10 +16,10 @@ from agents.loggers.meter import Meter
 from agents.loggers.progress import ProgressBar
 from agents.nested import named_tensors
 from agents.options import option_groups
+from agents.process_group import any_of, processes
 from agents.replay import DeviceReplay, Rollout
 from agents.training import process
 from agents.training.captured_update import captured_update
-from agents.training.distributed import World
 from agents.training.recent import RecentBatches
 from agents.training.rollout import DeviceCollector
 from agents.training.schedule import Frames, Schedule
@@ -90,7 +90,6 @@ class Trainer:
         self._since_update = 0
         self._since = dict.fromkeys(self.every, 0)
         self._logged = self._saved = 0.0
-        self.world = World()
         self._worst: Tensor | None = None  # longest series of skipped updates since the last read
         # A rollout's memory is overwritten by the next one; a replay's batch is a copy.
         self.recent = RecentBatches(overwritten=self.on_policy)
@@ -136,7 +135,7 @@ class Trainer:
                 bar.advance(self.frames, self.elapsed)
             # 2. The clock and signals; processes that learn together must decide alike.
             save_due = False
-            if self.world.size == 1 or self._due("log"):
+            if processes() == 1 or self._due("log"):
                 stopped, timed_out, save_due = self._agreed(should_stop())
             # 3. The only host read of an interval.
             row: Mapping[str, float] = {}
@@ -165,7 +164,7 @@ class Trainer:
         self.replay.extend(transition)
         self._measure(transition)
         # 3. Count, and learn.
-        count = transition.batch_size.numel() * self.world.size
+        count = transition.batch_size.numel() * processes()
         self.frames += count
         self.collected += count
         for name in self._since:
@@ -306,7 +305,7 @@ class Trainer:
         minutes = self.schedule.save_minutes
         # Clocks differ between processes, so their decisions are shared as well.
         save = minutes is not None and self.elapsed - self._saved >= 60.0 * minutes
-        return self.world.any(stop, self.budget is not None and self.elapsed >= self.budget, save)
+        return any_of(stop, self.budget is not None and self.elapsed >= self.budget, save)
 
     def _due(self, what: str) -> bool:
         every = self.every[what]

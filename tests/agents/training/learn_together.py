@@ -11,11 +11,13 @@ import torch
 from tests.agents.algorithms.test_every_agent import small_config
 from torch import nn
 
+from agents import process_group
 from agents.algorithms.optimization import GatedAdam, Gradients
 from agents.config.build import build_trainer
 from agents.loggers.logging import NullLogger
+from agents.process_group import any_of, texts
 from agents.replay import DevicePrioritizedSampler
-from agents.training.distributed import World, joined
+from agents.training.distributed import joined
 from agents.training.trainer import Trainer
 
 FAMILIES = {  # and what the gradient of a shard is compared with
@@ -90,12 +92,12 @@ class Family:
         return found[0]
 
 
-def differences(world: World, families: dict[str, Family], wanted: Any) -> dict[str, float]:
+def differences(rank: int, families: dict[str, Family], wanted: Any) -> dict[str, float]:
     """Return the largest relative difference of each family's gradient, by family and kind."""
     found = {}
-    rows = slice(ROWS * world.rank, ROWS * (world.rank + 1))
+    rows = slice(ROWS * rank, ROWS * (rank + 1))
     for case, family in families.items():
-        gradient = family.gradient(rows, world.rank)
+        gradient = family.gradient(rows, rank)
         for kind, other in wanted[case].items():
             scale = max(1.0, float(other.abs().max()))
             assert float(other.abs().max()) > 0
@@ -103,13 +105,12 @@ def differences(world: World, families: dict[str, Family], wanted: Any) -> dict[
     return found
 
 
-def trained(world: World, updates: int, case: str, *options: str) -> Trainer:
+def trained(rank: int, updates: int, case: str, *options: str) -> Trainer:
     """Return a trainer after some updates."""
     config = small_config(case, "trainer.frames=1000000", *options)
     torch.manual_seed(0)
-    trainer: Trainer = build_trainer(config, row_offset=ROWS * world.rank)
-    torch.manual_seed(world.rank)
-    trainer.world = world
+    trainer: Trainer = build_trainer(config, row_offset=ROWS * rank)
+    torch.manual_seed(rank)
     while trainer.updates < updates:
         trainer.step()
     trainer._log(NullLogger("."), None, {}, ends=True)
@@ -121,36 +122,36 @@ def parameters(trainer: Trainer) -> list[torch.Tensor]:
     return [weight.detach() for weight in trainer.agent.policy.parameters()]
 
 
-def gate(world: World) -> dict[str, Any]:
+def gate(rank: int) -> dict[str, Any]:
     """Return weights after four steps, the third of which is broken in one process."""
     torch.manual_seed(0)
     layer = nn.Linear(3, 2)
     optimizer = GatedAdam(layer.parameters(), lr=0.1)
-    data = torch.arange(24.0).view(2, 4, 3)[world.rank]
+    data = torch.arange(24.0).view(2, 4, 3)[rank]
     for step in range(4):
-        factor = torch.nan if step == 2 and world.rank == 1 else 1.0
+        factor = torch.nan if step == 2 and rank == 1 else 1.0
         optimizer.step(layer(data).square().mean() * factor)
-    agreed = [*world.any(world.rank == 1, False), *world.texts("x" * world.rank)]
+    agreed = [*any_of(rank == 1, False), *texts("x" * rank)]
     return {"weight": layer.weight.data, "skipped": optimizer.skipped, "agreed": agreed}
 
 
-def stopped(world: World) -> dict[str, Any]:
+def stopped(rank: int) -> dict[str, Any]:
     """Return the weights of PPO, and the gradient steps of an update that its KL limit ends."""
-    trainer = trained(world, 8, "ppo", "agent.lr=0.05", "agent.target_kl=0.02")
+    trainer = trained(rank, 8, "ppo", "agent.lr=0.05", "agent.target_kl=0.02")
     return {"weights": parameters(trainer), "steps": trainer.last["gradient_steps"]}
 
 
-def weights(world: World) -> tuple[torch.Tensor, torch.Tensor]:
+def weights(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the chances of a draw from a shard of priorities, and the weights of it."""
     sampler = DevicePrioritizedSampler(8, alpha=1.0, beta=0.5, eps=1e-9)
     sampler.mark_update(torch.arange(8))
-    priority = torch.arange(1.0, 9.0) * (world.rank + 1) ** 2 + world.rank
+    priority = torch.arange(1.0, 9.0) * (rank + 1) ** 2 + rank
     sampler.update_priority(torch.arange(8), priority)
     index, weight = sampler.draw(16)
     return (priority / priority.sum())[index], weight
 
 
-def gradients(size: int, cases: tuple[str, ...]) -> Callable[[World], Any]:
+def gradients(size: int, cases: tuple[str, ...]) -> Callable[[int], Any]:
     """Compute what gradients are compared with; return their comparison."""
     families = {case: Family(case, size) for case in cases}
     wanted: dict[str, dict[str, torch.Tensor]] = {}
@@ -162,18 +163,19 @@ def gradients(size: int, cases: tuple[str, ...]) -> Callable[[World], Any]:
             wanted[case]["shards"] = torch.stack(shards).mean(0)
         if "whole" in FAMILIES[case]:
             wanted[case]["whole"] = family.gradient(slice(None), 0)
-    return lambda world: differences(world, families, wanted)
+    return lambda rank: differences(rank, families, wanted)
 
 
 def main(what: str, folder: str) -> None:
     """Run the quick or the full comparison in every process, and save each process's results."""
     compared = gradients(int(os.environ["WORLD_SIZE"]), QUICK if what == "quick" else (*FAMILIES,))
-    work: dict[str, Callable[[World], Any]] = {"gradients": compared}
+    work: dict[str, Callable[[int], Any]] = {"gradients": compared}
     if what == "quick":
         work |= {"gate": gate, "stopped": stopped, "weights": weights}
-    with joined("cpu", timeout=200) as world:
-        found = {name: together(world) for name, together in work.items()}
-        torch.save(found, f"{folder}/rank{world.rank}.pt")
+    with joined("cpu", timeout=200):
+        rank = process_group.rank()
+        found = {name: together(rank) for name, together in work.items()}
+        torch.save(found, f"{folder}/rank{rank}.pt")
 
 
 if __name__ == "__main__":
