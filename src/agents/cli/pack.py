@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from packing_env.planner.reading.tables import OrderError, split_count, split_sh
 from packing_env.values import UNITS, check_choice, check_number, read_unit
 
 if TYPE_CHECKING:
-    from packing_env.planner import ContainerType, Part, Plan
+    from packing_env.planner import Part, Plan
 
 HOLDS, VIOLATED, UNREADABLE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes; :mod:`.check` has the same."""
@@ -45,63 +45,49 @@ def pack(options: argparse.Namespace) -> int:
     if options.pdf:
         extras.check("matplotlib", "PDF files")
     check(options)
-    if sys.stderr.isatty():  # log how full containers are during the search
-        for name in ("packing_env.planner", "packing_env.plan.loading"):
-            logging.getLogger(name).setLevel(logging.INFO)
-    types, parts = read_order(options)
-    plan = planner.pack(
-        planner.Fill(parts) if options.fill else parts,
-        types,
-        options.seconds,
-        unit=options.unit,
-        cell=options.cell,
-        containers=options.containers,
-        choose=options.choose,
-        stability=options.stability,
-        seed=options.seed,
-        **constraints(options),
-    )
-    return finish(plan, parts, options, pdf=options.pdf)
+    own = {"choose": options.choose, "stability": options.stability}
+    return _planned(options, planner.pack, ("packing_env.planner", "packing_env.plan.loading"), own)
 
 
 def nest(options: argparse.Namespace) -> int:
     """Pack parts as a nest, write the files, check the plans; return 1 if a check fails."""
     extras.check("numba", "nests")
     check(options)
-    if sys.stderr.isatty():  # log what is nested during the search
-        logging.getLogger("packing_env.nesting").setLevel(logging.INFO)
     from packing_env import nesting
 
-    types, parts = read_order(options)
-    plan = nesting.nest(
+    own = {"interlocking": options.allow_interlocking}
+    own |= {"yaw": options.yaw, "lowest": options.lowest}
+    return _planned(options, nesting.nest, ("packing_env.nesting",), own)
+
+
+def _planned(
+    options: argparse.Namespace,
+    search: Callable[..., Plan],
+    loggers: Iterable[str],
+    own: Mapping[str, Any],
+) -> int:
+    """Search for a plan, print it, write its files and check them; ``own`` are further options."""
+    from packing_env.planner.copies import complete_kits
+
+    # 1. Search; on a terminal, log what is packed meanwhile.
+    if sys.stderr.isatty():
+        for name in loggers:
+            logging.getLogger(name).setLevel(logging.INFO)
+    types = planner.read_containers(options.container)
+    unit, columns = types[0].unit, dict(options.columns)
+    parts = planner.read_parts(options.parts, options.unit, default=unit, columns=columns)
+    plan = search(
         planner.Fill(parts) if options.fill else parts,
         types,
         options.seconds,
         unit=options.unit,
         cell=options.cell,
         containers=options.containers,
-        yaw=options.yaw,
-        lowest=options.lowest,
-        interlocking=options.allow_interlocking,
         seed=options.seed,
         **constraints(options),
+        **own,
     )
-    return finish(plan, parts, options)
-
-
-def read_order(options: argparse.Namespace) -> tuple[list[ContainerType], list[Part]]:
-    """Return the containers and the parts that the command line names."""
-    types = planner.read_containers(options.container)
-    unit, columns = types[0].unit, dict(options.columns)
-    return types, planner.read_parts(options.parts, options.unit, default=unit, columns=columns)
-
-
-def finish(
-    plan: Plan, parts: Sequence[Part], options: argparse.Namespace, *, pdf: bool = False
-) -> int:
-    """Print a plan, write its files and check them; the exit code is 1 if a check fails."""
-    from packing_env.planner.copies import complete_kits
-
+    # 2. Print what is packed, and write and check the files.
     console = PlainConsole()
     _print(console, plan, [part.label for part in parts])
     if plan.copies is not None:
@@ -113,7 +99,7 @@ def finish(
     files: list[Path] = []
     try:
         with finished_first():
-            files = _save(plan, options.out, pdf)
+            files = _save(plan, options.out, getattr(options, "pdf", False))
         code = _check_files(console, plan, files)
     except KeyboardInterrupt:
         if not files:
@@ -247,23 +233,21 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         console.say(f"cost {plan.cost:g}{'' if plan.least_cost is None else bound}")
     if count > 1 and not plan.left and plan.least is not None:
         console.say(f"{count} containers; no plan needs fewer than {plan.least}")
-    value = sum(item.handling.get("value", 0.0) for p in plan.containers for item in p.items)
+    items = [item for packing in plan.containers for item in packing.items]
+    value = sum(item.handling.get("value", 0.0) for item in items)
     if value:
         bound = f"; no plan packs a value of more than {plan.value_bound:,.6g}"
         console.say(f"value {value:,.6g}{bound if plan.left and plan.value_bound else ''}")
     elif plan.bound and any(part.reason == NO_ROOM for part in plan.left):
-        volume = sum(item.volume for packing in plan.containers for item in packing.items)
-        gap = 100 * (1 - volume / plan.bound)
+        gap = 100 * (1 - sum(item.volume for item in items) / plan.bound)
         near = f"is within {gap:.1f} % of" if gap > 1e-6 else "reaches"
         bound = f"{100 * plan.bound / plan.capacity:.1f} %"
         console.say(f"no plan packs more than {bound}: this one {near} that bound")
-    if any(item.handling.get("weight") for packing in plan.containers for item in packing.items):
+    if any(item.handling.get("weight") for item in items):
         weights = [
             sum(item.handling.get("weight", 0.0) for item in packing.items)
             for packing in plan.containers
         ]
-        unknown = sum(
-            "weight" not in item.handling for packing in plan.containers for item in packing.items
-        )
+        unknown = sum("weight" not in item.handling for item in items)
         without = f"; not counted: {unknown:,} parts that state no weight" if unknown else ""
         console.say("weight " + ", ".join(f"{weight:,.6g} kg" for weight in weights) + without)
