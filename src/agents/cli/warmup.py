@@ -58,7 +58,7 @@ def environments(name: str) -> Iterator[PackingEnv]:
 
 @torch.no_grad()
 def play(env: PackingEnv) -> None:
-    """Call every part of an environment that runs a kernel, and the search of the heuristics."""
+    """Call every part of an environment that runs a kernel, and the search for low placements."""
     root = env.reset()
     for _ in range(2):  # the second step updates the results of the first
         _, root = env.step_and_maybe_reset(env.rand_action(root))

@@ -9,10 +9,8 @@ from torch import Tensor
 from agents.heuristics.base import Heuristic, first_lowest
 from packing_env import PackingEnv
 from packing_env.core import candidates, scores
-from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import Placement, decode_placement, num_orientations
-from packing_env.core.scores import Placements, Score, lowest_z
-from packing_env.core.transition import is_done
+from packing_env.core.scores import Placements, Score
 from packing_env.types import ParameterError
 
 
@@ -56,26 +54,8 @@ class PlacementHeuristic(ScoredHeuristic):
 
     rest_heights = "drop_height"
 
-    def __init__(self, score: Score | None, env: PackingEnv, item_order: str | None) -> None:
-        super().__init__(score, env, item_order)
-        self._search: LowestPlacement | None = None
-        if self.from_state and score is lowest_z and item_order is None:
-            self._search = LowestPlacement(self.catalogue, self.params)
-
-    def _observe_state(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
-        """Compute inputs from the state; ``lowest_z`` needs no map of all placements."""
-        if self._search is None:
-            return super()._observe_state()
-        state = self._state()
-        index = self._search.find(state).index
-        ended = is_done(state)  # in these rows any placement counts as legal
-        index = torch.where(ended & (index < 0), 0, index)
-        return self._batch, {"lowest": index}, index[:, None] >= 0
-
     def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """Return the index of each row's placement."""
-        if self._search is not None:
-            return observed["lowest"]
         if self.item_order is None and self.score is None:
             return self._draw(mask)
         # 1. The placements of all visible items, or of the one that ``item_order`` chooses.
