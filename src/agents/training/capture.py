@@ -146,11 +146,15 @@ def _restorer(memory: list[Tensor]) -> Callable[[], None]:
     return restore
 
 
-def give_up(error: CaptureError, option: str, *, required: bool) -> None:
-    """Raise the error if the graph is required; otherwise warn and continue without it."""
-    if required:
-        raise CaptureError(f"{error}; use {option}=false") from error
-    _LOGGER.warning("%s=auto: off, %s", option, error)
+def attempted(record: Callable[[], Captured], option: str, required: bool) -> Captured | None:
+    """Return a recording; if it fails and is not required, warn and return None."""
+    try:
+        return record()
+    except CaptureError as error:
+        if required:
+            raise CaptureError(f"{error}; use {option}=false") from error
+        _LOGGER.warning("%s=auto: off, %s", option, error)
+        return None
 
 
 def as_close(value: Tensor, one: Tensor, other: Tensor) -> bool:
@@ -216,19 +220,16 @@ class CapturedCollector(DeviceCollector):
         Raises a CaptureError if a required graph cannot be recorded; in this case nothing has
         changed.
         """
-        # 1. Without a graph, step as usual.
-        if self._gave_up:
-            return super().step()
-        # 2. Record again if the memory that the graph reads has moved.
+        # 1. Record again if the memory that the graph reads has moved.
         stage = getattr(self.policy, "stage", None)
-        if self._captured is None or stage != self._stage or self.env.state is not self._state:
+        moved = stage != self._stage or self.env.state is not self._state
+        if not self._gave_up and (moved or self._captured is None):
             self._stage = stage
-            try:
-                self._captured = self._capture()
-            except CaptureError as error:
-                give_up(error, "collector.capture", required=self._required)
-                self._gave_up = True
-                return super().step()
+            self._captured = attempted(self._capture, "collector.capture", self._required)
+            self._gave_up = self._captured is None
+        # 2. Without a graph, step as usual.
+        if self._captured is None:
+            return super().step()
         # 3. Replay. Return a copy, because the graph overwrites its own result.
         transition: TensorDictBase = self._captured().clone()
         return transition

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from tensordict import TensorDictBase
@@ -14,13 +15,7 @@ from agents.algorithms.base import Agent
 from agents.algorithms.optimization import GatedAdam
 from agents.nested import named_tensors
 from agents.process_group import processes
-from agents.training.capture import (
-    Captured,
-    CaptureError,
-    captures,
-    give_up,
-    on_side_stream,
-)
+from agents.training.capture import Captured, attempted, captures, on_side_stream
 
 _LOGGER = logging.getLogger("agents.training.capture")
 WARM_UPS = 2
@@ -82,16 +77,14 @@ class CapturedUpdate:
                 return self.agent.update(batch)
         # 2. Record the third update.
         if recording.captured is None:
-            try:
-                self._capture(recording, batch)
-            except CaptureError as error:
-                give_up(error, "trainer.capture", required=self._required)
-                self._gave_up = True
-                return self.agent.update(batch)
-        # 3. Copy the batch to the memory that the graph reads, and replay.
+            recording.batch = batch.clone()
+            record = partial(self._capture, recording.batch)
+            recording.captured = attempted(record, "trainer.capture", self._required)
+            self._gave_up = recording.captured is None
         held, captured = recording.batch, recording.captured
-        assert held is not None
-        assert captured is not None
+        if held is None or captured is None:
+            return self.agent.update(batch)
+        # 3. Copy the batch to the memory that the graph reads, and replay.
         held.update_(batch)
         metrics = {name: value.clone() for name, value in captured().items()}
         # 4. Do what Python does in an ordinary update: versions of the weights, counts, new
@@ -103,8 +96,7 @@ class CapturedUpdate:
             batch.set(key, held.get(key).clone())
         return metrics
 
-    def _capture(self, recording: _Recording, batch: TensorDictBase) -> None:
-        held = batch.clone()
+    def _capture(self, held: TensorDictBase) -> Captured:
         # The comparison repeats the update; Python's counters must not include the repeats.
         counts = {name: n for name, n in vars(self.agent).items() if type(n) is int}
 
@@ -113,16 +105,16 @@ class CapturedUpdate:
             return self.agent.update(batch)
 
         try:
-            recording.captured = Captured(
+            captured = Captured(
                 lambda: counted(held),
                 lambda: named_tensors(self.agent.state_dict()),
-                ordinary=lambda: counted(batch.clone()),
+                ordinary=lambda: counted(held.clone()),
                 exact=False,
             )
         finally:
             vars(self.agent).update(counts)
-        recording.batch = held
         _LOGGER.info("updates are one CUDA graph; its first update agrees")
+        return captured
 
 
 def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
