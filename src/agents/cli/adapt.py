@@ -29,6 +29,7 @@ from agents.training.loading import FROM_RUN
 from agents.training.process import StoppedError, StopSignals
 from agents.training.resume import load_policy
 from packing_env.generators.cuboids.files import read_loads
+from packing_env.values import check_number
 
 HELD_OUT = 0.3
 """Share of the orders that are held out."""
@@ -46,6 +47,7 @@ def adapt(options: argparse.Namespace) -> int:
     """
     # 1. Build everything that may fail before a folder is made; the old weights must fit.
     console = PlainConsole()
+    check_number("--minutes", options.minutes, above=0.0)
     saved = checkpoint.load(options.run)
     config = _configured(options, saved)
     with as_config_errors():

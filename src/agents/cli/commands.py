@@ -25,17 +25,6 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def minutes(text: str) -> float:
-    """Parse a positive number of minutes."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number of minutes, more than 0")
-    return value
-
-
 def column(text: str) -> tuple[str, str]:
     """Parse ``TITLE=NAME``, the meaning of a column of an order; ``TITLE=`` leaves it out."""
     title, equals, name = text.rpartition("=")
@@ -176,7 +165,7 @@ ADAPT = (
         "--history", type=Path, required=True, metavar="ORDERS",
         help="sequences of boxes (CSV or JSON), as for generator=cuboid_sequences, oldest first",
     ),
-    Argument("--minutes", type=minutes, default=10.0, help="time of the training; default 10"),
+    Argument("--minutes", type=float, default=10.0, help="time of the training; default 10"),
     Argument("--frames", type=positive, metavar="N", help="end the training after N decisions"),
     Argument("--unit", help="unit of a history that states none; default: cells of the run"),
     Argument("--seed", type=int, default=0, help="seed of the training"),
