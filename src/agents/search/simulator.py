@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -76,10 +75,9 @@ class Simulator:
         state, observations = self.env.engine.observe({**state, "queue": queue})
         return state, self.view(observations)
 
-    def advance(self, state: State, action: Int[Tensor, " R"] | Mapping[str, Tensor]) -> Played:
+    def advance(self, state: State, action: Int[Tensor, " R"]) -> Played:
         """Carry out one decision in every copy; this may overwrite the given tensors."""
-        actions = {"action": action} if isinstance(action, Tensor) else action
-        step: Step = self.env.engine.advance(state, actions, reset=False)
+        step: Step = self.env.engine.advance(state, {"action": action}, reset=False)
         done = step.observations.flags["done"]
         return Played(step.state, self.view(step.observations), step.reward, done)
 
