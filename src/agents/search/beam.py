@@ -64,21 +64,6 @@ class _Plans:
         )
 
 
-class _Best:
-    """The first action of the best complete plan of each row."""
-
-    def __init__(self, first: Int[Tensor, " B"]) -> None:
-        self.first = first
-        self.value = torch.full(first.shape, -torch.inf, dtype=torch.float64, device=first.device)
-
-    def update(self, plans: _Plans, value: Float[Tensor, " P"]) -> None:
-        """Take over complete plans that are better."""
-        top = _best_of_rows(plans.row, value, 1)
-        top = top[value[top] > self.value[plans.row[top]]]
-        self.value[plans.row[top]] = value[top]
-        self.first[plans.row[top]] = plans.first[top]
-
-
 class Beam(SearchPolicy):
     """A policy that plans ahead over the visible and previewed items.
 
@@ -133,7 +118,8 @@ class Beam(SearchPolicy):
             ahead = ahead.clamp(max=self.size.depth)
         row = torch.arange(len(known), device=known.device)
         plans = _Plans(row, torch.full_like(row, -1), torch.zeros_like(row).double(), state, root)
-        best = _Best(torch.zeros_like(row))
+        chosen = torch.zeros_like(row)
+        finished: list[tuple[Tensor, Tensor, Tensor]] = []  # row, first action and value of plans
         breadth = self.size.breadth
         for length in range(1, int(ahead.max()) + 1):
             # 2. Extend each plan, and keep the best of each row.
@@ -148,7 +134,7 @@ class Beam(SearchPolicy):
                 plans.first = action
             # 3. Set aside plans of all known items; go on with the others.
             complete = length >= ahead[plans.row]
-            best.update(plans[complete], value[complete])
+            finished.append((plans.row[complete], plans.first[complete], value[complete]))
             plans, action, value = plans[~complete], action[~complete], value[~complete]
             if not len(action):
                 break
@@ -157,13 +143,19 @@ class Beam(SearchPolicy):
             plans = _Plans(plans.row, plans.first, earned, played.state, played.root)
             # 4. Set aside plans that have ended; if hidden items may follow, use their value.
             done, hidden = played.done, _is_hidden(plans.state, known[plans.row])
-            best.update(plans[done], torch.where(hidden, value, earned)[done])
+            ended = torch.where(hidden, value, earned)
+            finished.append((plans.row[done], plans.first[done], ended[done]))
             plans = plans[~done]
             if not len(plans.row):
                 break
             # 5. Of plans that lead to the same state, keep one.
             plans = plans[_distinct(plans)]
-        return best.first
+        # 6. Return the first action of the best plan of each row.
+        if finished:
+            row, first, value = (torch.cat(each) for each in zip(*finished, strict=True))
+            top = _best_of_rows(row, value, 1)
+            chosen[row[top]] = first[top]
+        return chosen
 
 
 def _best_of_rows(
