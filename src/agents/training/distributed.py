@@ -45,17 +45,14 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
             missing.
         RankError: Another process failed, or did not join in time.
     """
-    size = _variable("WORLD_SIZE", "1")
-    if size == 1:
+    if os.environ.get("WORLD_SIZE", "1") == "1":
         yield
         return
     # 1. Form the process group: CPUs exchange messages by gloo, GPUs by NCCL.
-    rank, own = _variable("RANK"), own_device(device, size)
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        _required(name)
-    wait = timedelta(seconds=timeout)
+    own, wait = own_device(device), timedelta(seconds=timeout)
+    name = f"rank {os.environ.get('RANK')}"
     try:
-        server = next(iter(rendezvous("env://", timeout=wait)))[0]
+        server, rank, size = next(iter(rendezvous("env://", timeout=wait)))
         # torchrun keeps its server for the next attempt, so each attempt has a store of its own.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         distributed.init_process_group(
@@ -66,17 +63,19 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
             timeout=wait,
             device_id=own,
         )
+    except ValueError as error:  # a variable that torchrun sets is missing, or is not a number
+        raise ConfigError(f"{error}; use torchrun, or unset WORLD_SIZE") from error
     except distributed.DistError as error:
         raise RankError(
-            f"rank {rank}: not all of the {size} processes joined within "
-            f"distributed.timeout={timeout:g} seconds ({str(error).splitlines()[0]})"
+            f"{name}: not all processes joined within distributed.timeout={timeout:g} seconds "
+            f"({str(error).splitlines()[0]})"
         ) from error
     # 2. Run the block. If a connection is lost, another process has ended first.
     try:
         yield
     except (distributed.DistError, RuntimeError) as error:
         if isinstance(error, distributed.DistError) or "gloo" in str(error):
-            raise RankError(f"rank {rank}: another process ended; see its message") from error
+            raise RankError(f"{name}: another process ended; see its message") from error
         raise
     finally:
         distributed.destroy_process_group()
@@ -108,7 +107,7 @@ def evaluate_part(
     return dict(zip(metrics, whole, strict=True))
 
 
-def own_device(device: torch.device | str, size: int) -> torch.device | None:
+def own_device(device: torch.device | str) -> torch.device | None:
     """Return the GPU of this process, given by ``LOCAL_RANK``; None on a CPU.
 
     Raises:
@@ -121,11 +120,11 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
     # 1. Each process uses a GPU of its own.
     if chosen.index is not None:
         raise ConfigError(
-            f"device={device} puts all {size} processes on one GPU; use device=cuda, which gives "
+            f"device={device} puts all processes on one GPU; use device=cuda, which gives "
             "each process the GPU of its LOCAL_RANK"
         )
     # 2. The launcher numbers the processes of each machine.
-    local, count = _variable("LOCAL_RANK"), torch.cuda.device_count()
+    local, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
     if local >= count:
         raise ConfigError(
             f"device=cuda: process {local} of this machine has no GPU, because the machine has "
@@ -134,21 +133,3 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
-
-
-def _required(name: str, default: str | None = None) -> str:
-    """Return an environment variable that ``torchrun`` sets."""
-    value = os.environ.get(name, default)
-    if value is None:
-        raise ConfigError(
-            f"WORLD_SIZE asks for several processes, but {name} is not set; start them with "
-            "torchrun, or unset WORLD_SIZE"
-        )
-    return value
-
-
-def _variable(name: str, default: str | None = None) -> int:
-    value = _required(name, default)
-    if not value.isdecimal():
-        raise ConfigError(f"{name}={value!r} must be a number, as torchrun sets it")
-    return int(value)

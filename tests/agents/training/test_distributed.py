@@ -162,16 +162,16 @@ def test_a_job_with_a_killed_process_ends_as_if_undisturbed(tmp_path: Path) -> N
 
 def test_the_gpu_of_a_process(monkeypatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert own_device("cpu", 2) is None
-    with pytest.raises(ConfigError, match="device=cuda:0 puts all 2 processes on one GPU; use dev"):
-        own_device("cuda:0", 2)
+    assert own_device("cpu") is None
+    with pytest.raises(ConfigError, match="device=cuda:0 puts all processes on one GPU; use dev"):
+        own_device("cuda:0")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(
         ConfigError, match="process 1 of this machine has no GPU, because the machine has 1"
     ):
-        own_device("cuda", 2)
+        own_device("cuda")
     taken: list[int] = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    assert own_device("cuda", 2) == torch.device("cuda", 1)
+    assert own_device("cuda") == torch.device("cuda", 1)
     assert taken == [1]
