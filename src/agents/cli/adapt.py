@@ -12,7 +12,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
-from agents.cli.eval import RESULTS, compare, describe, origin
+from agents.cli.eval import compare, describe, origin
 from agents.cli.train import build_trainer, meta_of
 from agents.config import build
 from agents.config.compose import compose
@@ -24,7 +24,7 @@ from agents.loggers.console import PlainConsole
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import checkpoint, fine_tuning, runs
-from agents.training.evaluate import Estimate
+from agents.training.evaluate import paired_difference
 from agents.training.loading import FROM_RUN
 from agents.training.process import StoppedError, StopSignals
 from agents.training.resume import load_policy
@@ -75,13 +75,12 @@ def adapt(options: argparse.Namespace) -> int:
         policies = {"new": trainer.agent.policy, "old": old}
         training = {"frames": trainer.frames, "seconds": trainer.elapsed}
         results = {"training": training, "checkpoint": str(saved.path), **origin(config)}
-        compare(
+        played = compare(
             config, held_out, policies, folder,
             results=results, should_stop=stop.requested, console=console,
         )  # fmt: skip
     # 3. Keep the better weights.
-    pairs = runs.read_json(folder / RESULTS)["paired_difference_in_utilization"]
-    gain = Estimate(**pairs["new - old"])
+    gain = paired_difference(played["new"], played["old"])
     text = f"the gain on {config.evaluation.instances} held-out orders is {gain}"
     if gain.mean - gain.half_width > 0:
         state = trainer.state_dict(replay=False)

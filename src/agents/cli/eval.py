@@ -54,7 +54,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
     folder = runs.new_folder(config.run_dir, str(config.name))
     describe(folder, config, request)
     with StopSignals() as stop:
-        return compare(
+        compare(
             config,
             env,
             policies,
@@ -63,6 +63,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
             should_stop=stop.requested,
             console=PlainConsole(),
         )
+    return 0
 
 
 def check_picture(config: DictConfig) -> None:
@@ -94,7 +95,7 @@ def compare(
     results: Mapping[str, Any],
     should_stop: Callable[[], bool],
     console: PlainConsole,
-) -> int:
+) -> dict[str, Evaluation]:
     """Evaluate every policy on the held-out instances; print the table and write the files.
 
     Args:
@@ -145,7 +146,7 @@ def compare(
             written += _drawn(options, folder, packings, best)
     for path in written:
         console.say(f"wrote {path}")
-    return 0
+    return evaluations
 
 
 def _drawn(options: DictConfig, folder: Path, packings: list[Packing], policy: str) -> list[Path]:

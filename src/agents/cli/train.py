@@ -344,7 +344,7 @@ class _Session:
             return 0
         policies = {agent_name(self.config): self.trainer.agent.policy}
         policies |= build.build_heuristics(self.config.evaluation.heuristics, self.held_out)
-        code = compare(
+        played = compare(
             self.config,
             self.held_out,
             policies,
@@ -353,7 +353,6 @@ class _Session:
             should_stop=should_stop,
             console=console,
         )
-        played = runs.read_json(self.folder / RESULTS)["policies"]
-        means = {name: played[name]["summary"]["utilization"]["mean"] for name in policies}
-        self.draw({name: mean for name, mean in list(means.items())[1:] if mean is not None})
-        return code
+        means = {name: each.estimate("utilization").mean for name, each in played.items()}
+        self.draw(dict(list(means.items())[1:]))
+        return 0
