@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def _trained(config: DictConfig, request: Request, locks: ExitStack) -> _Session
     # 3. Train; after NaN or Inf, save the failed state with the batch of the failed update.
     begun = None if resumed is None else int(resumed.saved.meta["frames"])
     with StopSignals() as stop:
-        session = _Session(config, folder, env, trainer, stop.requested, begun, console)
+        session = _Session(config, folder, trainer, stop.requested, begun, console)
         try:
             finished = session.train()
         except NonFiniteError as error:
@@ -163,28 +164,24 @@ def meta_of(config: DictConfig) -> dict[str, Any]:
     }
 
 
+@dataclass
 class _Session:
     """A training run with its files and evaluations.
 
     Several processes share the work of evaluations and checkpoints; rank 0 does the rest.
     """
 
-    def __init__(
-        self,
-        config: DictConfig,
-        folder: Path,
-        env: PackingEnv,
-        trainer: Trainer,
-        should_stop: Callable[[], bool],
-        resumed_at: int | None,
-        console: PlainConsole,
-    ) -> None:
-        self.config, self.folder = config, folder
-        self.console = console
-        self.env, self.trainer, self.should_stop = env, trainer, should_stop
-        self.resumed_at = resumed_at
+    config: DictConfig
+    folder: Path
+    trainer: Trainer
+    should_stop: Callable[[], bool]
+    resumed_at: int | None
+    console: PlainConsole
+
+    def __post_init__(self) -> None:
+        self.env = self.trainer.collector.env
         self._failed: Path | None = None
-        self._best = (config.checkpoint.best or "").removeprefix("-")
+        self._best = (self.config.checkpoint.best or "").removeprefix("-")
         self._warned = False
 
     def train(self) -> bool:
