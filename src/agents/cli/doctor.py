@@ -227,10 +227,7 @@ def _played(backend: str, seconds: float) -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
         while not episodes or time.perf_counter() - start < seconds:
-            root = env.reset()
-            while not bool(root["done"].all()):
-                root = env.step_mdp(env.step(env.rand_action(root)))
-                decisions += 1
+            decisions += env.rollout(env.params.step_limit).numel()  # random legal actions
             save_plan(plan, packing_of(env))
             report = check_plan(plan)
             if not report.holds:
