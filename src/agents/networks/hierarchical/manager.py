@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from agents.networks.encoders.item_views import principal_views
 from agents.networks.encoders.resnet import ResNet
-from agents.networks.readouts.values import start_small
+from agents.networks.readouts.values import flattened, start_small
 from packing_env.core.observation import ITEM_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.values import Count
@@ -109,15 +109,10 @@ class ManagerNetwork(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the values."""
-        heights, item_id, features = (tensordict.get(key) for key in self.in_keys)
-        visible = item_id[..., : self.num_visible]
-        batch = visible.shape[:-1]
-        value = self.action_value(
-            heights.reshape(-1, *heights.shape[-2:]) / self.height,
-            visible.reshape(-1, self.num_visible),
-            features[..., : self.num_visible, :].reshape(-1, self.num_visible, features.shape[-1]),
-        )
-        return tensordict.set(self.out_keys[0], value.reshape(*batch, self.num_visible))
+        batch, (heights, item_id, features) = flattened(tensordict, self.in_keys)
+        visible = slice(self.num_visible)
+        value = self.action_value(heights / self.height, item_id[:, visible], features[:, visible])
+        return tensordict.set(self.out_keys[0], value.unflatten(0, batch))
 
     def action_value(
         self,

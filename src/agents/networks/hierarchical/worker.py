@@ -24,7 +24,7 @@ from agents.networks.encoders.maps import (
     with_point_terms,
 )
 from agents.networks.encoders.unet import UNet
-from agents.networks.readouts.values import start_small
+from agents.networks.readouts.values import flattened, start_small
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.values import Count, Whole
@@ -119,11 +119,10 @@ class WorkerNetwork(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the values."""
-        observed = [tensordict.get(key) for key in self.in_keys]
-        batch = observed[3].shape
-        images, places = observed[4].shape[-3], observed[4].shape[-2:].numel()
+        batch, observed = flattened(tensordict, self.in_keys)
+        images, places = observed[4].shape[1], observed[4].shape[2:].numel()
         rows = max(1, _BLOCK_PIXELS * self.fold * self.fold // (images * places))
-        split = [entry.flatten(0, len(batch) - 1).split(rows) for entry in observed]
+        split = [entry.split(rows) for entry in observed]
         value = torch.cat([self._values(block).flatten(1) for block in zip(*split, strict=True)])
         return tensordict.set(self.out_keys[0], value.unflatten(0, batch))
 
