@@ -75,7 +75,7 @@ class Run:
         return f"{frames:,}" if isinstance(frames, int) else ""
 
     @cached_property
-    def policies(self) -> dict[str, str]:
+    def policies(self) -> dict[str, Estimate]:
         """Held-out utilization of its policies; the agent's comes first."""
         utilizations = {}
         for name, policy in _part(self.results, "policies").items():
@@ -83,25 +83,23 @@ class Run:
             mean, half_width = summary.get("mean"), summary.get("half_width")
             if isinstance(mean, float):
                 infinite = float("inf") if half_width is None else half_width
-                utilizations[str(name)] = str(Estimate(mean, infinite))
+                utilizations[str(name)] = Estimate(mean, infinite)
         return utilizations
 
     @property
     def utilization(self) -> str:
         """Held-out utilization of its first policy, or else that of the last training episodes."""
         if self.policies:
-            return next(iter(self.policies.values()))
+            return str(next(iter(self.policies.values())))
         last = _part(self.results, "training", "last").get("utilization")
         return f"{last:.3f} (train)" if isinstance(last, float) else ""
 
     @property
     def baseline(self) -> str:
         """The best utilization among its other policies."""
-        others = list(self.policies.items())[1:]
-        if not others:
-            return ""
-        name, value = max(others, key=lambda other: float(other[1].partition("±")[0]))
-        return f"{value} {name}"
+        others = list(self.policies)[1:]
+        best = max(others, key=lambda name: self.policies[name].mean, default="")
+        return f"{self.policies[best]} {best}" if others else ""
 
 
 def _part(content: Any, *keys: str) -> Mapping[str, Any]:
@@ -223,7 +221,7 @@ def comparison(compared: Sequence[Run]) -> Table:
         table.add_row(name, *(str(getattr(run, name)) for run in compared))
     heuristics = dict.fromkeys(name for run in compared for name in list(run.policies)[1:])
     for name in heuristics:
-        table.add_row(name, *(run.policies.get(name, "") for run in compared))
+        table.add_row(name, *(str(run.policies.get(name, "")) for run in compared))
     return table
 
 
