@@ -14,6 +14,7 @@ from tests.plan_files import refused
 from tests.planner.orders import box, checked, patiently
 
 import packing_env as pe
+from agents.cli import main as cli
 from packing_env import planner
 from packing_env.planner import ContainerType, OrderError, Part, Plan, read_containers, save
 from packing_env.planner.boxes.order import read_boxes
@@ -196,6 +197,15 @@ def test_sixteen_cubes(
     assert plan.least == 1
     assert plan.least_cost is not None
     assert plan.least_cost <= cost
+
+
+def test_the_cost_of_a_load_that_no_set_of_containers_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "order.csv").write_text("dx,dy,dz,quantity\n9,9,9,2\n")
+    words = ["pack", str(tmp_path / "order.csv"), "--container", "9x9x9mm,cost=5"]
+    assert cli.main([*words, "--choose", "cheapest", "--out", str(tmp_path / "out")]) == 0
+    assert "cost 5\n" in capsys.readouterr().out
 
 
 def test_the_smallest_container_that_takes_all() -> None:

@@ -229,8 +229,9 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         f"{plan.tried:,} packing{'s' * (plan.tried != 1)} compared in {plan.seconds:.0f} s",
     )
     if plan.cost is not None:
-        bound = f"; no plan that packs all costs less than {plan.least_cost:g}"
-        console.say(f"cost {plan.cost:g}{'' if plan.least_cost is None else bound}")
+        known = plan.least_cost is not None
+        bound = f"; no plan that packs all costs less than {plan.least_cost:g}" if known else ""
+        console.say(f"cost {plan.cost:g}{bound}")
     if count > 1 and not plan.left and plan.least is not None:
         console.say(f"{count} containers; no plan needs fewer than {plan.least}")
     items = [item for packing in plan.containers for item in packing.items]
