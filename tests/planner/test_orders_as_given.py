@@ -51,6 +51,7 @@ def write(tmp_path: Path) -> Write:
 
 BUILT_IN = tuple(RULES)  # before tests register others
 MUG = [("mug", ("12", "10", "9"), 6, "mm")]
+MUG_CM = [("mug", ("6/5", "1", "9/10"), 6, "cm")]
 METRES = ("3/250", "1/100", "9/1000")
 BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
 
@@ -80,6 +81,8 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("SKU,Description,dx,dy,dz,qty\nmug,,12,10,9,6\n", MUG),
         ("SKU,Description,dx,dy,dz,qty\nmug,mug,12,10,9,6\n", MUG),
         # numbers of rows
+        ("No. of cartons,name,dx,dy,dz\n6,mug,12,10,9\n", MUG),
+        ("Packages,name,Package length,W,H\n6,mug,12,10,9\n", MUG),
         ("No,dx,dy,dz\n1,12,10,9\n", [("12x10x9", ("12", "10", "9"), 1, "mm")]),
         ("row,dx,dy,dz\n7,12,10,9\n", [("12x10x9", ("12", "10", "9"), 1, "mm")]),
         # units
@@ -112,6 +115,12 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
             "1;mug;12;10;9;6\n",
             MUG,
         ),
+        ("Order,4711,,Customer,ACME\nname,dx,dy,dz,quantity\nmug,12,10,9,6\n", MUG),
+        (",Size (mm),,,\nname,L,W,H,qty\nmug,12,10,9,6\n", MUG),
+        ("name,Size (cm),,,qty\n,L,W,H,\nmug,1.2,1,.9,6\n", MUG_CM),
+        ("#,name,dx,dy,dz,quantity\n1,mug,12,10,9,6\n#2,lid,1,1,1,6\n", MUG),
+        ("name,dx,dy,dz,quantity\nmug,12,10,9,6\nname,dx,dy,dz,quantity\n", MUG),
+        ("name,L,Outer length,W,H,D,pcs\nmug,12,,10,9,,6\n", MUG),
         ("# my order\n\nname,dx,dy,dz,quantity,,\n\n#old,1,1,1,1\nmug,12,10,9,6,,,\n,,,\n", MUG),
         ("mug,12,10,9,6\n", MUG),
         ("name,dx,dy,dz,quantity,remarks,checked by\nmug,12,10,9,6,,\n", MUG),
@@ -159,7 +168,7 @@ def test_other_encodings_are_refused_with_the_remedy(
 
 
 @pytest.mark.parametrize(
-    "cell", ["6", " 6 ", "6.0", "0.6e1", "6 pcs", "6 Stück", "6 stk.", "x6", "6x", "× 6"]
+    "cell", ["6", " 6 ", "6.0", "0.6e1", "6 pcs", "6 Stück", "6 stk.", "6 ctns", "x6", "6x", "× 6"]
 )
 def test_quantities_as_people_write_them(cell: str, write: Write) -> None:
     assert rows(write(f"name;dx;dy;dz;qty\nmug;12;10;9;{cell}\n")) == MUG
@@ -253,7 +262,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,lxwxh\na,1/2/3\n", "line 2: lxwxh='1/2/3' must be three sides, as in 30x20x10"),
         ("name,sides\na,1x2\n", "line 2: sides='1 x 2' must be three sides"),
         ("Packing list\nname,colour\n", "line 1: 'Packing list' is not supported"),
-        ("dx,dy,dz,CBM,To\n1,2,3,1,X\n", "'CBM', 'To' are not supported; .*--column CBM=;"),
+        (
+            "dx,dy,dz,CBM,To\n1,2,3,1,X\n",
+            "'CBM', 'To' are not supported; .*--column CBM= --column To=;",
+        ),
         ("Carton No.,Qty,dx,dy,dz\n1-10,12,1,2,3\n", "Carton No.='1-10' may be several boxes"),
         ("Pallet ID,Packages,L,W,H\nP1,24,1,2,3\n", "'Packages' is not supported"),
         ("dx,dy,dz,Fragile (no)\n1,2,3,1\n", "'no' is not supported"),
@@ -285,7 +297,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,\n1,2,3,4\n", "4 columns under 3 names"),
         ("# quantity,dx,dy,dz\n1,60,40,30\n", "line 1: names of columns in a comment"),
         ("# L (mm),W (mm),H (mm)\n1,60,40\n", "line 1: names of columns in a comment"),
-        ("a,b,c\nname,dx,dy,dz\nmug,12,10,9\n", "line 1: 'a', 'c' are not supported"),
+        ("a,9,9,9\nname,dx,dy,dz\nmug,12,10,9\n", "line 2: dx='dx' must be a length"),
+        ("dx,dy,dz,Units\n1,2,3,12\n", "line 2: Units='12' is unknown"),
+        ("L,W,H\nmm,mm,mm\n40cm,30,20\n", "line 3: .*='40cm': the header states mm"),
+        ("name,dx,dy,dz,qty\nmug,12,10,9,6\nPacked by Jim\n", "line 3: 'Packed by Jim' has no"),
         ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),
         ("name,file\nlid,lid.stl\n", "order.csv, line 2: lid.stl: no such file"),
     ],
@@ -578,6 +593,8 @@ SHEETS: dict[str, list[list[Any]]] = {
         ["Item", "sides", "Qty", "Remarks"],
         ["mug", "12x10x9", 6],
     ],
+    "Shipped": [["Item", "sides", "Qty", "Ship"], ["mug", "12x10x9", 6, date(2026, 12, 10)]],
+    "Missing": [["Item", "sides", "Qty"], ["#N/A", "12x10x9", 6]],
     "Dated": [["Item", "sides", "Qty"], [date(2026, 12, 10), "12x10x9", 6]],  # Excel's 12-10
     "Number": [["dx", "dy", "dz"], [1.225, 1, 2]],
     "Text": [["dx", "dy", "dz"], ["1.200", "1", "2"]],
@@ -603,7 +620,10 @@ def test_workbooks(tmp_path: Path) -> None:
     assert rows(f"{file}:Metres")[0][1] == ("6/5", "9/5", "5/4")
     assert rows(f"{file}:Beside")[0][1] == ("9/8", "2", "3")
     assert rows(f"{file}:Mixed")[0][1] == ("49/40", "5/2", "2")
+    assert rows(f"{file}:Shipped", columns={"Ship": ""}) == MUG
     for title, message in {
+        "Shipped": "'Ship' is not supported",
+        "Missing": "line 2: A2 is #N/A",
         "Text": "or 1200: write thousands",
         "Text, without 0 at the end": "or 1225: write thousands .* store it as a number",
         "Dated": "line 2: A2 is a date",
@@ -612,6 +632,10 @@ def test_workbooks(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(OrderError, match=message):
             rows(f"{file}:{title}")
+    book.create_sheet("Cover", 0).append(["Packing list"])
+    book.save(file)
+    with pytest.raises(OrderError, match=r"sheet Cover is read, not First, .*a\.xlsx:NAME reads"):
+        rows(file)
 
 
 REFUSED = {

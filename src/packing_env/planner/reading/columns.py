@@ -7,14 +7,22 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from packing_env.names import close_names
-from packing_env.planner.reading.lengths import is_number
-from packing_env.planner.reading.synonyms import IN, MEANING, PIECES, YES_NO, meaning, plain
-from packing_env.planner.reading.tables import Columns, OrderError, Row, Table
+from packing_env.planner.reading.lengths import like_number
+from packing_env.planner.reading.synonyms import (
+    IN,
+    MEANING,
+    PIECES,
+    YES_NO,
+    counts_packages,
+    meaning,
+    plain,
+)
+from packing_env.planner.reading.tables import Columns, Header, OrderError, Row, Table
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
 from packing_env.values import is_unit, keyboard_signs, read_unit
 
@@ -47,32 +55,6 @@ _EITHER = {
 """Names of two meanings: nombre is a name in Spanish and a number in French."""
 
 
-@dataclass(frozen=True)
-class Header:
-    """The columns of a table.
-
-    Attributes:
-        keys: The key that each column means; "" for a column without a name, or `LEFT_OUT`. Several
-            columns may mean ``name``, such as the article number and the description.
-        titles: The name of each key in the file.
-        unit: Unit of the lengths, if the header states one.
-        units: Unit of each side, if these differ.
-        weights: Unit of each column of weights that states one.
-        renamed: Undocumented names with their meanings, as in ``Breite as width``.
-    """
-
-    keys: Sequence[str] = ()
-    titles: Mapping[str, str] = field(default_factory=dict)
-    unit: str | None = None
-    units: Mapping[str, str] = field(default_factory=dict)
-    weights: Mapping[str, str] = field(default_factory=dict)
-    renamed: Sequence[str] = ()
-
-    def title(self, key: str) -> str:
-        """Return the name of a key in the file."""
-        return self.titles.get(key, key)
-
-
 def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, bool]:
     """Return the columns of a table that is not empty, and whether its first row is a header.
 
@@ -81,28 +63,31 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
             or two columns have the same meaning (only the item's name may have several columns).
     """
     first = table.rows[0]
-    filled = [cell for cell in first.cells if cell]
-    if sum(_like_number(cell) for cell in filled) >= min(3, len(filled)):
+    cells = [cell for cell in first.cells if cell]
+    if sum(map(like_number, cells)) >= min(3, len(cells)):
         _check_comments(path, table, first, columns)
         return Header(_plain_keys(path, table, columns.count)), False
-    if not num_names(first.cells, columns) and any(map(str.isdigit, "".join(filled)[:1])):
+    if not num_names(first.cells, columns) and any(map(str.isdigit, "".join(cells)[:1])):
         raise OrderError(
             f"{path}, line {first.line}: no header; write the names of the columns above it, as in "
             f"name,dx,dy,dz,{columns.count}"
         )
-    # An unknown column without values, such as empty remarks, says nothing about the boxes.
+    # An empty column says nothing about the boxes if its name is unknown, as of remarks, or if
+    # other columns have its meaning, or all three sides.
     used = {n for row in table.rows[1:] for n, cell in enumerate(row.cells) if cell}
-    names = [c if n in used or _is_name(c, columns) else "" for n, c in enumerate(first.cells)]
+    keys = [key_of(cell, columns) for cell in first.cells]
+    filled = {key for n, key in enumerate(keys) if n in used}
+    others = filled | _MEASURES if len(filled & _MEASURES) == 3 else filled
+    names = [
+        cell if n in used or (_is_name(cell, columns) and keys[n] not in others) else ""
+        for n, cell in enumerate(first.cells)
+    ]
     return named_columns(f"{path}, line {first.line}", names, columns), True
-
-
-def _like_number(cell: str) -> bool:
-    return is_number(cell) or is_number(cell, decimal_comma=True)
 
 
 def _plain_keys(path: Path, table: Table, count: str) -> list[str]:
     """Return the meaning of each column of a boxes table without a header, and log it."""
-    named = not _like_number(table.rows[0].cells[0])
+    named = not like_number(table.rows[0].cells[0])
     keys = [*(["name"] if named else []), *SIDES]
     if any(len(row.cells) > len(keys) for row in table.rows):
         keys.append(count)
@@ -134,6 +119,14 @@ def key_of(title: str, columns: Columns) -> str | None:
         return _column(title, columns).key
     except ValueError:
         return None
+
+
+def unit_of(title: str, columns: Columns) -> str:
+    """Return the unit in a column's name; "" if there is none."""
+    try:
+        return _column(title, columns).unit
+    except ValueError:
+        return ""
 
 
 def is_side(key: str | None) -> bool:
@@ -174,7 +167,14 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
     # 1. Names of two meanings; then refuse unknown names, and two columns with the same meaning.
     meanings = [each.key for each in read]
     read = [_of_either(each, meanings, columns) for each in read]
-    unknown = [each.title for each in read if each.key and not _is_known(each, columns)]
+    known = (*columns.keys, *_MEASURES, LEFT_OUT, "")
+    # Beside the name of a pallet, a number of packages may count what is on it.
+    on_pallet = any(each.word.startswith("pal") for each in read)
+    unknown = [
+        each.title
+        for each in read
+        if each.key not in known or (on_pallet and counts_packages(each.word) and not each.stated)
+    ]
     if unknown:
         raise OrderError(_not_supported(unknown, columns))
     titles: dict[str, str] = {}
@@ -184,7 +184,7 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
         same = names.get(each.word) if each.key == "name" else titles.get(each.key)
         if same is not None and each.key != LEFT_OUT:
             can = columns.stated is not None and same_title(same) != same_title(each.title)
-            other = f", as with {_leave_out(each.title)}" if can else ""
+            other = f", as with {_leave_out([each.title])}" if can else ""
             raise OrderError(
                 f"the columns {same!r} and {each.title!r} mean the same; keep one{other}"
             )
@@ -213,10 +213,6 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
     )
 
 
-def _is_known(column: _Column, columns: Columns) -> bool:
-    return column.key in (*columns.keys, *_MEASURES, LEFT_OUT)
-
-
 def _not_supported(titles: Sequence[str], columns: Columns) -> str:
     """Return the message about unknown columns."""
     single, known = len(titles) == 1, ", ".join(columns.keys)
@@ -226,13 +222,13 @@ def _not_supported(titles: Sequence[str], columns: Columns) -> str:
         return f"{names}{hint}; remove {'it' if single else 'them'}, or use one of: {known}"
     stated = shlex.quote(f"{titles[0]}=NAME")
     return (
-        f"{names}{hint}; say what a column means with --column {stated}, or leave it out with "
-        f"{_leave_out(titles[0])}; the names are {known}"
+        f"{names}{hint}; say what a column means with --column {stated}, or leave "
+        f"{'it' if single else 'them'} out with {_leave_out(titles)}; the names are {known}"
     )
 
 
-def _leave_out(title: str) -> str:
-    return f"--column {shlex.quote(f'{title}=')}"
+def _leave_out(titles: Sequence[str]) -> str:
+    return " ".join(f"--column {shlex.quote(f'{title}=')}" for title in titles)
 
 
 def stated_columns(stated: Mapping[str, str], columns: Columns) -> Columns:
@@ -370,6 +366,8 @@ def _of_either(column: _Column, meanings: Sequence[str], columns: Columns) -> _C
         return column
     keys = [_key(key, columns) for key in _EITHER[column.word]]
     open_keys = [key for key in keys if key not in meanings]
+    if not set(keys) & set(columns.keys):  # as `rotatable` of a container
+        return column
     if len(open_keys) == len(keys):
         raise OrderError(f"{column.title!r} may mean {' or '.join(keys)}; rename the column")
     return column._replace(key=(open_keys or keys)[0])

@@ -124,6 +124,11 @@ def is_number(value: Any, *, decimal_comma: bool = False) -> bool:
     return True
 
 
+def like_number(cell: str) -> bool:
+    """Return whether a cell is a number, with either decimal mark."""
+    return is_number(cell) or is_number(cell, decimal_comma=True)
+
+
 def split_unit(value: Any) -> tuple[Any, str | None]:
     """Split a number from its unit, as in ``10in``; the unit is None if there is none.
 

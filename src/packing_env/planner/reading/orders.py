@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import zip_longest
 from pathlib import Path
@@ -24,16 +24,20 @@ from packing_env.planner.reading.columns import (
     OF_PALLETS,
     SIDES,
     WEIGHTS,
-    Header,
     named_columns,
     num_names,
     read_header,
 )
+from packing_env.planner.reading.headings import (
+    has_entry,
+    join_units,
+    with_weight_unit,
+    without_titles,
+)
 from packing_env.planner.reading.lengths import exact, exact_side, in_one_unit, metres, split_unit
 from packing_env.planner.reading.row_numbers import check_row_numbers, check_single
-from packing_env.planner.reading.synonyms import PIECES, TOTALS, YES_NO, meaning, plain
-from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
-from packing_env.planner.reading.unit_cells import join_units, with_weight_unit
+from packing_env.planner.reading.synonyms import PIECES, YES_NO, meaning, plain
+from packing_env.planner.reading.tables import WORKBOOKS, Columns, Header, OrderError, Row, Table
 from packing_env.planner.reading.weights import read_weight
 from packing_env.values import check_names, is_unit, keyboard_signs, read_unit
 
@@ -58,8 +62,6 @@ ORDER = Columns(("parts", "items", "boxes"), KEYS, "quantity", NEEDED, {})
 TABLE_SUFFIXES = (".csv", ".tsv", *WORKBOOKS)
 ORDER_SUFFIXES = (*TABLE_SUFFIXES, ".yaml", ".yml", ".json")
 _LENGTHS = (*SIDES, "sides")
-_SUMS = {"quantity", "weight", "value", "cost", "unit", "weight_unit"}
-"""Columns that a row of totals fills."""
 _NO_HEADER = Header()
 _NUMBERS = (*SIDES, "quantity", "group", "number", "cost", "priority", "value", *WEIGHTS)
 _WHOLE = ("quantity", "number", "priority")
@@ -101,12 +103,22 @@ def read_entries(
     Raises:
         OrderError: The file is missing, or an entry is wrong; the message names the place.
     """
-    suffix, comma = path.suffix.lower(), False
+    suffix = path.suffix.lower()
     if suffix in TABLE_SUFFIXES:
         table = tables.read_workbook(path, sheet) if suffix in WORKBOOKS else tables.read_csv(path)
-        raw, stated, comma = _table_entries(path, table, columns, unit)
-    else:
-        raw, stated = _document_entries(path, columns)
+        try:
+            raw, stated, comma = _table_entries(path, table, columns, unit)
+            return _entries(path, raw, stated, comma, columns)
+        except OrderError as error:
+            raise OrderError(f"{error}; {table.sheet}" if table.sheet else str(error)) from error
+    raw, stated = _document_entries(path, columns)
+    return _entries(path, raw, stated, False, columns)
+
+
+def _entries(
+    path: Path, raw: Sequence[_Raw], stated: str | None, comma: bool, columns: Columns
+) -> tuple[list[Entry], str | None]:
+    """Convert the values of the entries of a file; return them and the unit of the file."""
     if not raw:
         raise OrderError(f"{path}: no {columns.titles[0]} in it; {columns.needed}")
     if renamed := dict.fromkeys(name for _, _, header in raw for name in header.renamed):
@@ -139,12 +151,15 @@ def _table_entries(
     """Return the entries of a table, its unit, and whether commas are decimal."""
     if not table.rows:
         return [], None, False
-    table = _without_titles(path, table, columns)
+    table = without_titles(path, table, columns)
     if num_names(table.rows[0].cells, columns) > 1:
         table, columns = join_units(path, table, columns)
     header, named = read_header(path, table, columns)
     keys = header.keys
-    rows = table.rows[1:] if named else table.rows
+    # A long list may repeat its names on every page.
+    first = table.rows[0].cells
+    rows = [row for row in table.rows if row.cells != first] if named else table.rows
+    rows = [row for row in rows if has_entry(path, row, keys)]
     numbers = [
         (row.line, number, _unit_of(key, cell, row, header, unit))
         for row in rows
@@ -158,29 +173,12 @@ def _table_entries(
         check_row_numbers(path, rows, keys.index("row"), title)
     entries = []
     for row in rows:
-        place = f"line {row.line}"
-        filled = {k: c for k, c in zip(keys, row.cells, strict=False) if c and k != LEFT_OUT}
-        if not filled and len(row.cells) <= len(keys):
-            continue  # only in columns that the user leaves out
-        if any(plain(c) in TOTALS for c in filled.values()) or filled.keys() <= _SUMS:
-            raise OrderError(f"{path}, {place}: looks like a row of totals; remove it")
-        if len(row.cells) > len(keys):
-            raise OrderError(
-                f"{path}, {place}: {len(row.cells)} columns under {len(keys)} names; "
-                "name the others above them, or remove them"
-            )
-        for number, (key, cell) in enumerate(zip(keys, row.cells, strict=False), 1):
-            if cell and not key:
-                raise OrderError(
-                    f"{path}, {place}: {cell!r} in column {number}, without a name; name the "
-                    "column, or remove it"
-                )
         # A decimal comma of texts does not apply to the numbers of a workbook.
         cells = [
             float(cell) if key in _NUMBERS and column in row.floats else cell
             for column, (key, cell) in enumerate(zip(keys, row.cells, strict=False))
         ]
-        entries.append((place, _by_key(keys, cells), header))
+        entries.append((f"line {row.line}", _by_key(keys, cells), header))
     return entries, header.unit, comma
 
 
@@ -192,21 +190,6 @@ def _unit_of(key: str, cell: str, row: Row, header: Header, unit: str | None) ->
     stated = _by_key(header.keys, row.cells).get("unit")
     word = own or stated or header.units.get(key) or header.unit or unit or ""
     return metres(word) if is_unit(word) else Fraction(0)
-
-
-def _without_titles(path: Path, table: Table, columns: Columns) -> Table:
-    """Return a table without the titles above its columns, and log them.
-
-    Titles, as in ``Order;4711``, are rows of one or two cells above a row of at least three names
-    of columns.
-    """
-    rows = table.rows
-    names = next((n for n, row in enumerate(rows) if num_names(row.cells, columns) >= 3), 0)
-    if names and all(sum(map(bool, row.cells)) <= 2 for row in rows[:names]):
-        titles = ", ".join(" ".join(filter(None, row.cells)) for row in rows[:names])
-        _LOGGER.warning("%s: lines above the columns are ignored: %s", path, titles)
-        return replace(table, rows=rows[names:])
-    return table
 
 
 # ---------------------------------------------------------------------- YAML and JSON
@@ -285,9 +268,9 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
     """
     if key in ("name", "file", "together", "row"):
         return str(value)
-    if key == "unit":
-        return read_unit("unit", str(value))
     name = header.title(key)
+    if key == "unit":
+        return read_unit(name, str(value))
     if key in _FLAGS:
         flag = YES_NO.get(plain(str(value)))
         if flag is None:
@@ -300,7 +283,7 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
         pieces = words.split("x") if words else list(value)
         return [split_unit(piece) for piece in pieces]
     if key in _LENGTHS:
-        return _side(name, value, header.units.get(key))
+        return _side(name, value, header.units.get(key) or header.unit)
     if key in WEIGHTS:
         return read_weight(name, value, header.weights.get(key, ""), decimal_comma=comma)
     if key == "quantity" and isinstance(value, str):

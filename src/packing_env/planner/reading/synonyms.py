@@ -24,7 +24,7 @@ _SYNONYMS = {
     "x": "dx size_x",
     "y": "dy size_y",
     "z": "dz size_z",
-    "sides": "size dimension dimensions dims abmessungen abmessung maße "
+    "sides": "size dimension dimensions dims measurement measurements abmessungen abmessung maße "
     "dimensiones medidas dimensioni dimensões misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh "
     "l_x_w_x_h lxlxh l_x_l_x_h размер размеры габариты дxшxв 尺寸 规格 規格 外寸 サイズ 寸法 "
     "长宽高 長寬高 长x宽x高 長x寬x高 縦x横x高さ",
@@ -44,8 +44,10 @@ _SYNONYMS = {
     "opis artykuł towar indeks descrição artigo produto название наименование артикул товар "
     "номенклатура описание деталь 名称 名稱 名前 品名 品番 商品 商品名 商品名称 产品 产品名称 "
     "產品名稱 货物 货物名称 货名 物料 型号 部品 部品名",
-    "file": "filename path mesh datei fichier archivo bestand plik файл 文件 檔案 ファイル",
-    "unit": "units uom dimension_unit dimensions_unit dim_unit size_unit length_unit "
+    "file": "filename file_name path mesh datei fichier archivo bestand plik файл 文件 檔案 "
+    "ファイル",
+    "unit": "units uom dimension_unit dimensions_unit dim_unit dim_uom dimension_uom size_unit "
+    "size_uom length_unit length_uom me mengeneinheit "
     "unit_of_dimension abmessungseinheit längeneinheit maßeinheit einheit unité unidad unità "
     "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位",
     "weight": "mass wt unit_weight weight_pc weight_pcs weight_per_piece "
@@ -54,8 +56,8 @@ _SYNONYMS = {
     "stückgewicht stueckgewicht poids peso masa waga gross_weight bruttogewicht poids_brut "
     "peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто масса_брутто 重量 重さ "
     "毛重 单重 單重 质量 質量 kg gew",
-    "weight_unit": "weight_uom unit_of_weight gewichtseinheit gew.einh unité_de_poids "
-    "unidad_de_peso unità_di_peso gewichtseenheid 重量单位 重量單位 重量単位",
+    "weight_unit": "weight_uom wt_uom wt_unit unit_of_weight gewichtseinheit gew.einh "
+    "unité_de_poids unidad_de_peso unità_di_peso gewichtseenheid 重量单位 重量單位 重量単位",
     "max_load": "traglast auflast max_auflast charge_max carga_max carico_max max_belasting "
     "нагрузка макс_нагрузка максимальная_нагрузка 承重 最大承重 最大载荷 耐荷重 最大荷重",
     "stackable": "stapelbar gerbable empilable apilable impilabile sovrapponibile stapelbaar "
@@ -84,8 +86,13 @@ _SYNONYMS = {
 }  # fmt: skip
 _YES = "true yes y on 1 x ✓ ✔ ja j wahr oui vrai si verdadero vero tak sim да 是 可 はい"
 _NO = "false no n off 0 nein falsch non faux falso nee nie nao нет 否 不可 いいえ"
+_PACKAGES = (
+    "boxes cartons ctns cases packages pkgs parcels crates kartons kisten pakete packstücke colli "
+    "kolli colis bultos cajas scatole"
+)
 _PIECES = (
-    "x pcs pc piece pieces each ea stk stück stueck st szt uds ud pz шт штук "
+    "x pcs pc piece pieces items each ea unit units stk stück stueck st szt uds ud pz шт штук box "
+    "carton ctn case package pkg parcel crate pallet pallets karton kiste paket caja "
     "个 個 件 箱 台 本 枚 只"
 )
 _TOTALS = (
@@ -99,6 +106,8 @@ _GOODS = (
 """Words before a name of a column that add nothing to it, as in ``Package length``."""
 _COUNTED = ("item", "product", "lineitem")
 """The words of `_GOODS` that may precede a quantity; a ``Case quantity`` counts what is inside."""
+_NUMBER_OF = re.compile("^(no_of|number_of|nr_of|anzahl|nb_de|nb|nombre_de|numero_de|aantal)_")
+"""The beginning of a name such as ``No. of cartons``."""
 _OF_GOODS = (
     "length", "width", "height", "depth", "sides", "weight", "name", "row", "unit", "weight_unit",
 )  # fmt: skip
@@ -127,10 +136,17 @@ def meaning(word: str) -> str:
     """
     if word in MEANING:
         return MEANING[word]
+    if counts_packages(word):
+        return "quantity"
     goods, _, rest = word.partition("_")
     key = MEANING.get(rest, rest)
     counts = key == "quantity" and goods in _COUNTED
     return key if counts or (goods in _GOODS and key in _OF_GOODS) else word
+
+
+def counts_packages(word: str) -> bool:
+    """Return whether a name of a column counts packages, as ``cartons`` or ``No. of cartons``."""
+    return _NUMBER_OF.sub("", word, count=1) in PACKAGES
 
 
 def numbers_goods(word: str) -> bool:
@@ -142,7 +158,9 @@ YES_NO = dict.fromkeys(map(plain, _YES.split()), True) | dict.fromkeys(
     map(plain, _NO.split()), False
 )
 """Words of a cell that is true or false."""
-PIECES = frozenset(map(plain, _PIECES.split()))
+PACKAGES = frozenset(map(plain, _PACKAGES.split()))
+"""Names of a column that counts packages."""
+PIECES = frozenset(map(plain, _PIECES.split())) | PACKAGES
 """Units of a quantity."""
 TOTALS = frozenset(map(plain, _TOTALS.split()))
 """Words that mark a row of totals."""

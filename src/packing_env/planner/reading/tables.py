@@ -83,11 +83,13 @@ class Row:
         line: Its line number, from 1.
         cells: Its cells, without empty cells at the end.
         floats: Columns of the cells that a workbook stores as numbers that are not whole.
+        unclear: Why a cell cannot be read, by its column. It matters only if the column is used.
     """
 
     line: int
     cells: tuple[str, ...]
     floats: frozenset[int] = frozenset()
+    unclear: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,41 @@ class Table:
 
     Attributes:
         rows: Rows with at least one cell that is not empty.
-        comments: Lines that begin with ``#``, without this character.
+        comments: Lines that begin with ``#``.
         delimiter: Character between the cells; "" for a workbook.
+        sheet: Name of the sheet if the user named none of several, and how to read another.
     """
 
     rows: tuple[Row, ...]
     comments: tuple[Row, ...] = ()
     delimiter: str = ""
+    sheet: str = ""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The columns of a table.
+
+    Attributes:
+        keys: The key that each column means; "" for a column without a name, or `LEFT_OUT`. Several
+            columns may mean ``name``, such as the article number and the description.
+        titles: The name of each key in the file.
+        unit: Unit of the lengths, if the header states one.
+        units: Unit of each side, if these differ.
+        weights: Unit of each column of weights that states one.
+        renamed: Undocumented names with their meanings, as in ``Breite as width``.
+    """
+
+    keys: Sequence[str] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    unit: str | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, str] = field(default_factory=dict)
+    renamed: Sequence[str] = ()
+
+    def title(self, key: str) -> str:
+        """Return the name of a key in the file."""
+        return self.titles.get(key, key)
 
 
 def split_sheet(entry: str | Path) -> tuple[Path, str]:
@@ -198,7 +228,7 @@ def read_csv(path: Path) -> Table:
         raise OrderError(f"{path}, line {line}: cannot be read: {error}") from error
     return Table(
         tuple(row for row in rows if row.cells),
-        tuple(new_row(n, text.lstrip(" #").split(mark)) for n, text in comments.items()),
+        tuple(new_row(n, text.split(mark)) for n, text in comments.items()),
         mark,
     )
 
@@ -255,7 +285,7 @@ def read_workbook(path: Path, sheet: str = "") -> Table:
     Warnings name hidden rows and, if no sheet was chosen, the sheets that are not read.
 
     Raises:
-        OrderError: The workbook cannot be read, has no such sheet, or a cell has no value.
+        OrderError: The workbook cannot be read, or has no such sheet.
         MissingPackageError: openpyxl is not installed.
     """
     if path.suffix.lower() in _OTHER_SHEETS:
@@ -267,26 +297,26 @@ def read_workbook(path: Path, sheet: str = "") -> Table:
     if not names or (sheet and sheet not in names):
         hint = close_names(sheet, names)
         raise OrderError(f"{path}: no sheet {sheet!r}{hint}; sheets: {', '.join(names)}")
-    chosen = sheet or names[0]
+    chosen, remark = sheet or names[0], ""
     if not sheet and len(names) > 1:
-        _LOGGER.warning(
-            "%s: sheet %s is read, not %s; %s:NAME reads another",
-            path, chosen, ", ".join(names[1:]), path.name,
-        )  # fmt: skip
+        others = ", ".join(names[1:])
+        remark = f"sheet {chosen} is read, not {others}; {path.name}:NAME reads another"
+        _LOGGER.warning("%s: %s", path, remark)
     page, texts = values[chosen], formulas[chosen]
     hidden = [line for line, row in page.row_dimensions.items() if row.hidden]
     if hidden:
         _LOGGER.warning("%s: hidden rows are read too: %s", path, ", ".join(map(str, hidden[:8])))
-    rows = []
+    rows: list[Row] = []
+    comments: list[Row] = []
     for line, cells in enumerate(page.iter_rows(), 1):
-        place = f"{path}, line {line}"
-        title = sum(cell.value is not None for cell in cells) <= 2
-        row = new_row(line, [_cell(place, c, texts[c.coordinate].value, title) for c in cells])
-        floats = (n for n, cell in enumerate(cells) if isinstance(cell.value, float))
-        row = replace(row, floats=frozenset(floats))
-        if row.cells and not row.cells[0].startswith("#"):
-            rows.append(row)
-    return Table(tuple(rows))
+        read = [_cell(cell, texts[cell.coordinate].value) for cell in cells]
+        floats = frozenset(n for n, cell in enumerate(cells) if isinstance(cell.value, float))
+        unclear = {n: reason for n, (_, reason) in enumerate(read) if reason}
+        row = replace(new_row(line, [text for text, _ in read]), floats=floats, unclear=unclear)
+        if row.cells:
+            comment = row.cells[0].startswith("#") and 0 not in unclear  # not an error, as in #N/A
+            (comments if comment else rows).append(row)
+    return Table(tuple(rows), tuple(comments), sheet=remark)
 
 
 def _open(path: Path, data_only: bool) -> Any:
@@ -308,25 +338,24 @@ def _open(path: Path, data_only: bool) -> Any:
         raise OrderError(f"{path}: is not an XLSX workbook; save it as XLSX or CSV") from error
 
 
-def _cell(place: str, cell: Any, formula: Any, title: bool) -> str:
-    """Return the text of a cell; round numbers to the digits of the spreadsheet.
+def _cell(cell: Any, formula: Any) -> tuple[str, str]:
+    """Return the text of a cell, and why it cannot be used if it is not text or a number.
 
-    In rows above the columns (``title``), as in ``Date | 2026-11-28``, dates are texts.
+    Numbers are rounded to the digits of the spreadsheet.
     """
     value = cell.value
     if value is None:
         if isinstance(formula, str) and formula.startswith("="):
-            raise OrderError(
-                f"{place}: the formula of {cell.coordinate} has no value; open the file in a "
-                "spreadsheet program and save it"
+            return formula, (
+                f"the formula of {cell.coordinate} has no value; open the file in a spreadsheet "
+                "program and save it"
             )
-        return ""
+        return "", ""
     if isinstance(value, str) and cell.data_type == "e":
-        raise OrderError(f"{place}: {cell.coordinate} is {value}")
+        return value, f"{cell.coordinate} is {value}"
     if isinstance(value, float):
-        return f"{value:.{_SIGNIFICANT}g}"
-    if title or isinstance(value, (str, int)):  # a bool too
-        return str(value)
-    raise OrderError(
-        f"{place}: {cell.coordinate} is a date ({value}); format the column as text or numbers"
-    )
+        return f"{value:.{_SIGNIFICANT}g}", ""
+    if isinstance(value, (str, int)):  # a bool too
+        return str(value), ""
+    reason = f"{cell.coordinate} is a date ({value}); format the column as text or numbers"
+    return str(value), reason

@@ -1,22 +1,103 @@
-"""Units in cells of their own: below the names of columns, beside numbers, or for all weights."""
+"""Rows that are no entries: titles, names in two rows, units, and totals; cells of units."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-from packing_env.planner.reading.columns import WEIGHTS, Header, is_side, key_of, same_title
-from packing_env.planner.reading.lengths import in_feet, is_number
-from packing_env.planner.reading.synonyms import PIECES, plain
-from packing_env.planner.reading.tables import Columns, OrderError, Table, new_row
+from packing_env.planner.reading.columns import (
+    LEFT_OUT,
+    WEIGHTS,
+    is_side,
+    key_of,
+    num_names,
+    same_title,
+    unit_of,
+)
+from packing_env.planner.reading.lengths import in_feet, is_number, like_number
+from packing_env.planner.reading.synonyms import PIECES, TOTALS, plain
+from packing_env.planner.reading.tables import Columns, Header, OrderError, Row, Table, new_row
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
 from packing_env.values import is_unit
 
+_LOGGER = logging.getLogger("packing_env.planner")
+
+_SUMS = {"quantity", "weight", "value", "cost", "unit", "weight_unit"}
+"""Columns that a row of totals fills."""
 _WORD = re.compile(r"[\s_()\[\]]+")
+
+
+def without_titles(path: Path, table: Table, columns: Columns) -> Table:
+    """Return a table without the titles above its columns, and log them.
+
+    Titles, as in ``Order;4711``, stand above the first row of at least three names of columns, and
+    have fewer than three numbers, so they are not boxes. A row of names is no comment if its first
+    name is ``#``, which means a number. Names may stand in two rows.
+    """
+    numbered = [row for row in table.comments if row.cells[0] == "#"]
+    numbered = [row for row in numbered if num_names(row.cells, columns) >= 3]
+    rows = sorted((*table.rows, *numbered), key=lambda row: row.line)
+    names = next((n for n, row in enumerate(rows) if num_names(row.cells, columns) >= 3), 0)
+    for n in range(max(names - 1, 0), min(names + 1, len(rows) - 1)):
+        if row := _in_one_row(rows[n], rows[n + 1], columns):
+            rows[n : n + 2], names = [row], n
+            break
+    if names and all(sum(map(like_number, row.cells)) < 3 for row in rows[:names]):
+        titles = ", ".join(" ".join(filter(None, row.cells)) for row in rows[:names])
+        _LOGGER.warning("%s: lines above the columns are ignored: %s", path, titles)
+        rows = rows[names:]
+    return replace(table, rows=tuple(rows))
+
+
+def _in_one_row(above: Row, below: Row, columns: Columns) -> Row | None:
+    """Return one row for names in two rows; None if the rows are something else.
+
+    ``Item, Size (mm), , , Qty`` above ``, L, W, H,`` is ``Item, L (mm), W (mm), H (mm), Qty``.
+    """
+    keys = [key_of(cell, columns) for cell in above.cells]
+    group = keys.index("sides") if "sides" in keys else len(below.cells)
+    sides = [side for side in below.cells[group : group + 3] if is_side(key_of(side, columns))]
+    if len(sides) < 3 or any(above.cells[group + 1 : group + 3]):
+        return None
+    cells = [low or high for high, low in zip_longest(above.cells, below.cells, fillvalue="")]
+    if unit := unit_of(above.cells[group], columns):
+        cells[group : group + 3] = [_title_with_unit(side, unit) for side in sides]
+    return replace(below, cells=tuple(cells))
+
+
+def has_entry(path: Path, row: Row, keys: Sequence[str]) -> bool:
+    """Return False for a row that has values only in columns that the user leaves out.
+
+    Raises:
+        OrderError: The row is something else than an entry, or a used cell cannot be read.
+    """
+    place = f"{path}, line {row.line}"
+    filled = {k: c for k, c in zip(keys, row.cells, strict=False) if c and k != LEFT_OUT}
+    if not filled and len(row.cells) <= len(keys):
+        return False
+    if any(plain(c) in TOTALS for c in filled.values()) or filled.keys() <= _SUMS:
+        raise OrderError(f"{place}: looks like a row of totals; remove it")
+    if len(row.cells) > len(keys):
+        raise OrderError(
+            f"{place}: {len(row.cells)} columns under {len(keys)} names; "
+            "name the others above them, or remove them"
+        )
+    for number, (key, cell) in enumerate(zip(keys, row.cells, strict=False)):
+        if cell and not key:
+            raise OrderError(
+                f"{place}: {cell!r} in column {number + 1}, without a name; name the "
+                "column, or remove it"
+            )
+        if number in row.unclear and key != LEFT_OUT:
+            raise OrderError(f"{place}: {row.unclear[number]}")
+    if filled.keys() == {"name"}:
+        raise OrderError(f"{place}: {filled['name']!r} has no sides; give them, or remove the row")
+    return True
 
 
 def join_units(path: Path, table: Table, columns: Columns) -> tuple[Table, Columns]:
@@ -61,10 +142,11 @@ def join_units(path: Path, table: Table, columns: Columns) -> tuple[Table, Colum
             continue
         for row in [names, *rows]:
             row[n] = ""
-    read = [new_row(line.line, cells) for line, cells in zip(lines, [names, *rows], strict=True)]
-    floats = [line.floats - joined for line in lines]
-    pairs = zip(read, floats, strict=True)
-    return replace(table, rows=tuple(replace(row, floats=each) for row, each in pairs)), columns
+    read = tuple(
+        replace(line, cells=new_row(line.line, cells).cells, floats=line.floats - joined)
+        for line, cells in zip(lines, [names, *rows], strict=True)
+    )
+    return replace(table, rows=read), columns
 
 
 def _takes_unit(key: str | None) -> bool:
