@@ -35,6 +35,9 @@ from packing_env.values import UNITS, ParameterError, read_unit
         (7, 7),
         (0.1, Fraction(1, 10)),
         (1.234, Fraction(617, 500)),
+        (0.12345678, Fraction(6172839, 50000000)),
+        (1 / 3, Fraction(1, 3)),
+        (0.0254 / 3, Fraction(127, 15000)),  # a third of an inch, in metres
         (Decimal("0.1"), Fraction(1, 10)),
         (Fraction(1, 3), Fraction(1, 3)),
     ],

@@ -34,6 +34,9 @@ _LARGEST = 100
 """Length in metres above which a container counts as a mistake in units."""
 _MOST_DIGITS = 300
 """Largest number of digits, and the largest exponent, of a number."""
+_LARGEST_DENOMINATOR, _ROUNDING = 10**6, 3e-16
+"""The simple fraction that a float rounds: its largest denominator, and the relative error. A third
+of an inch is 127/15000 m."""
 _VULGAR = {
     "½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3",
     "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
@@ -60,7 +63,7 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
 
     Args:
         value: A number, or a text: ``60``, ``2.5``, ``2,5``, ``1e3``, ``3/8``, ``7 1/2``. A float
-            is read as its shortest decimal.
+            is read as the simple fraction that it rounds, as of a third, or its shortest decimal.
         decimal_comma: True if commas are decimal: ``1,200`` is 1.2, and ``1.200`` is refused.
 
     Raises:
@@ -71,7 +74,9 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
     if isinstance(value, (Real, Decimal)) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise ValueError(f"{value!r} is not a finite number")
-        return Fraction(str(value))  # the shortest decimal
+        shortest = Fraction(str(value))
+        simple = shortest.limit_denominator(_LARGEST_DENOMINATOR)
+        return simple if math.isclose(simple, value, rel_tol=_ROUNDING) else shortest
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a number")
     text = _plain(value)
