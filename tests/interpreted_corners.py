@@ -148,10 +148,11 @@ def join_below_an_overhang() -> None:
     scratch, pile, _ = search._new_memory(1)
     rules_numba.enter_before(pile, problem)
     space, low = np.array([0, 0, 0, 100, 90, 100, 1]), scratch.low
-    # Both boxes are beside each other in block 2. Alone, each box meets the overhanging box.
+    # Both boxes are beside each other in one block. Alone, each box meets the overhanging box.
+    beside = problem.blocks.sides.tolist().index([100, 50, 50])
     assert corners_numba.observe(space, 0b011, problem.rules, pile)
     allowed = []
-    for block in range(3):
+    for block in (0, 1, beside):
         assert spaces_numba.enter_corner(problem, problem.blocks.sides[block], space, 0b011, low)
         may = corners_numba.may_stand(block, problem, pile)
         allowed.append((bool(may), bool(loads.is_allowed(block, low, problem, pile))))

@@ -82,6 +82,23 @@ def test_all_boxes_of_a_cut_container_are_loaded() -> None:
     assert check_load(container, whole, load_boxes(container, whole, seconds=60)) == 12 * 10 * 9
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_fifty_pieces_of_a_cut_container_are_loaded(seed: int) -> None:
+    draw, container = random.Random(seed), (120, 80, 100)
+    pieces = [container]
+    while len(pieces) < 50:  # cut the largest piece across its longest side
+        largest = max(pieces, key=math.prod)
+        pieces.remove(largest)
+        axis = largest.index(max(largest))
+        at = draw.randint(3 * largest[axis] // 10, largest[axis] // 2)
+        for length in (at, largest[axis] - at):
+            x, y, z = (length if a == axis else side for a, side in enumerate(largest))
+            pieces.append((x, y, z))
+    types = [BoxType(turned(*piece), 1) for piece in pieces]
+    load = load_boxes(container, types, seconds=60, width=4)
+    assert check_load(container, types, load) == math.prod(container)
+
+
 def test_threads_do_not_change_a_load_of_given_width() -> None:
     container, types = (30, 20, 25), random_types(7)
     loads = [load_boxes(container, types, width=8, seconds=60, threads=n) for n in (1, 2, 3)]

@@ -29,8 +29,9 @@ _FINE_UP_TO, _LONGEST = 2**24, 2**29
 """Longest sides in units for which areas are exact in steps of 1/64 and 1/2 unit."""
 _MOST_ROWS = 2
 """A load may begin with up to this many rows along each axis, in the middle of a pallet."""
-_OF_ONE_RANK = 0.5
-"""Share of the room for joined blocks that is kept for blocks of boxes of one rank."""
+_OF_ONE_RANK, _WHOLE = 0.5, 0.5
+"""Shares of the remaining room for joined blocks that are kept for blocks of boxes of one rank, and
+for blocks without a gap."""
 _MOST_SINGLY = 50_000
 """Largest number of boxes of a load that are judged one by one."""
 
@@ -178,7 +179,9 @@ def join_limits(problem: Problem, rules: Rules, fill: float) -> Iterator[tuple[f
     """Yield shares of the room for joined blocks, and the limits of these blocks.
 
     With a door at the rear or the side, boxes of equal rank are joined first, because they come in
-    together: for example a wall of boxes, and on top of it boxes that bear nothing.
+    together: for example a wall of boxes, and on top of it boxes that bear nothing. Then come
+    blocks without a gap. They are few, so they may become large: the pieces of a cut container fit
+    together again.
     """
     heaviest = np.iinfo(np.int64).max
     bears = rules.max_load if rules.loads else np.full_like(rules.max_load, heaviest)
@@ -193,6 +196,7 @@ def join_limits(problem: Problem, rules: Rules, fill: float) -> Iterator[tuple[f
     ranks = _ranks(rules)
     if rules.door != TOP and ranks.any():
         yield _OF_ONE_RANK, any_rank._replace(group=ranks)
+    yield _WHOLE, any_rank._replace(fill=1.0)
     yield 1.0, any_rank
 
 

@@ -39,7 +39,7 @@ WIDEST = 4096
 """Largest width of a beam; the arrays of its successors take half a gigabyte."""
 _FILL = 0.98
 """Smallest share of its cuboid that a block has to fill."""
-_MOST_KINDS = 8
+_MOST_KINDS = 16
 """Largest number of different boxes in a block."""
 _FEWEST_SPACES, _MOST_SPACES = 512, 8192
 """Bounds on how many empty cuboids of a load are kept; further cuboids are dropped."""
