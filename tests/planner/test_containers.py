@@ -536,6 +536,12 @@ def test_a_box_without_a_place_does_not_choose_the_containers() -> None:
     assert (plan.num_left, plan.cost) == (1, 1)
 
 
+def test_the_search_ends_when_all_containers_are_full() -> None:
+    plan = pe.pack([mm(400, 400, 400, 5)], "400x400x400mm,number=2", 60)
+    assert (plan.num_packed, plan.num_left) == (2, 3)
+    assert plan.seconds < 30
+
+
 def test_more_containers_allowed_are_never_dearer() -> None:
     sizes = [f"{side}x400x400mm,cost={cost}" for side, cost in ((400, 1), (800, 3), (1200, 7))]
     order = [mm(400, 400, 400, 12)]

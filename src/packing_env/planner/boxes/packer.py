@@ -200,6 +200,13 @@ class BoxPacker(BoxLoads):
         """True if every box that fits into some container is packed."""
         return self.takes_all(self.left)
 
+    @property
+    def _is_full(self) -> bool:
+        """True if no volume is free in as many of the largest containers as there may be."""
+        packed = self.order.volume([part.quantity for part in self.order.parts])
+        packed -= self.order.volume(self.left)
+        return self.order.values is None and packed >= self.sets.limit * max(self.sets.capacity)
+
     def fits(self, kind: int) -> bool:
         """Return whether a box fits alone into an empty container of some size."""
         return any(fits(self.order.orientations[kind], room.inner) for room in self.order.rooms)
@@ -243,7 +250,7 @@ class BoxPacker(BoxLoads):
         """Try sets of containers that may be better, the best first, until the time is up."""
         while not self.is_over(deadline):
             sets = self.sets.better(self.sets.key(self._set()) if self.is_complete else None)
-            if not sets and self.is_complete:
+            if not sets and (self.is_complete or self._is_full):
                 return
             # If no set takes all, the containers may still take more.
             sets = sets or [self._set()]
