@@ -303,6 +303,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,dx,dy,dz,qty\nmug,12,10,9,6\nPacked by Jim\n", "line 3: 'Packed by Jim' has no"),
         ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),
         ("name,file\nlid,lid.stl\n", "order.csv, line 2: lid.stl: no such file"),
+        ("name,file\nlid,Order.CSV\n", "no such file in .*, did you mean order"),
     ],
 )
 def test_what_is_not_understood_is_refused(text: str, message: str, write: Write) -> None:
@@ -744,5 +745,7 @@ def test_files_in_a_folder_that_are_no_parts_are_skipped(
     assert str(tmp_path / "packed") in line
     add("b.step")
     assert "not read: b.step; convert STEP" in caplog.text
-    with pytest.raises(ValueError, match="convert STEP"):
-        read_parts(str(tmp_path / "b.step"))[0].load()
+    for name, remedy in (("b.step", "convert STEP"), ("b.zip", "unpack"), ("b.gltf", "single GLB")):
+        (tmp_path / name).touch()
+        with pytest.raises(ValueError, match=remedy):
+            read_parts(str(tmp_path / name))[0].load()

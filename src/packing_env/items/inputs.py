@@ -15,7 +15,7 @@ from packing_env import files
 from packing_env.items.meshes import urdf
 from packing_env.items.meshes.load import SUPPORTED, load_mesh
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.meshes.readers import CAD, CONVERT
+from packing_env.items.meshes.readers import REMEDIES
 from packing_env.items.shapes import FILE, Shape
 from packing_env.names import plain_name
 
@@ -28,20 +28,9 @@ _SYSTEM = ("thumbs.db", "desktop.ini")
 POSITIONS = "positions.csv"
 OUTPUT = re.compile(r"plan(-\d+)?\.json|packed(-\d+)?\.stl|packed\.(png|html|glb)|load\.pdf")
 """Names of files that the planner writes; every plan also has :data:`POSITIONS`."""
-_REMEDIES = {
-    CAD: CONVERT,
-    (
-        ".csv",
-        ".tsv",
-        ".xlsx",
-        ".yaml",
-        ".yml",
-        ".json",
-    ): "name the file of an order, not its folder",
-    (".xls", ".ods"): "save spreadsheets as XLSX or CSV",
-    (".zip", ".7z", ".gz", ".rar"): "unpack archives",
-}
-"""Advice on files that are not meshes, by suffix."""
+_ORDERS = (".csv", ".tsv", ".xlsx", ".yaml", ".yml", ".json")
+_REMEDIES = {**REMEDIES, _ORDERS: "name the file of an order, not its folder"}
+"""Advice on files in a folder that are not meshes, by suffix."""
 _LISTED = 8
 """Largest number of files that a log line names."""
 

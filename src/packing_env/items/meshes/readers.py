@@ -28,12 +28,14 @@ from packing_env.items.meshes import gltf, limits, threemf
 from packing_env.items.meshes.surface import MeshError, Surface, damaged, named, surface
 from packing_env.items.meshes.triangulate import triangulate_faces
 
-CAD = (".step", ".stp", ".iges", ".igs")
-"""Suffixes of files of CAD programs, which hold curves instead of triangles."""
-CONVERT = (
-    "convert STEP and IGES to STL or 3MF, with FreeCAD, CadQuery, or gmsh part.step -2 -o part.stl"
-)
-"""How to convert files of CAD programs."""
+REMEDIES = {
+    (".step", ".stp", ".iges", ".igs"): "convert STEP and IGES, which hold no triangles, to STL or "
+    "3MF, with FreeCAD, CadQuery, or gmsh part.step -2 -o part.stl",
+    (".gltf",): "export glTF as a single GLB",
+    (".xls", ".ods"): "save spreadsheets as XLSX or CSV",
+    (".zip", ".7z", ".gz", ".rar"): "unpack archives",
+}
+"""Advice on files of other formats, by suffix."""
 STL_HEADER = 84
 """Bytes of a binary STL before its first facet."""
 STL_FACET = 50
@@ -295,10 +297,10 @@ def read(path: Path, formats: Mapping[str, Reader]) -> Surface:
             raise MeshError("no such file; check the path")
         if path.is_dir():
             raise MeshError("is a directory, not a mesh file; name a file in it")
-        if suffix in CAD:
-            raise MeshError(f"CAD files hold no triangles; {CONVERT}")
         if suffix not in formats:
-            raise MeshError(f"unsupported format {suffix!r}; supported are {', '.join(formats)}")
+            remedy = next((f"; {text}" for kinds, text in REMEDIES.items() if suffix in kinds), "")
+            known = ", ".join(formats)
+            raise MeshError(f"unsupported format {suffix!r}; supported are {known}{remedy}")
         try:
             data = files.read_bytes(path)
         except OSError as error:

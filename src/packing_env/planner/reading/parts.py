@@ -21,6 +21,7 @@ from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.primitives import box
 from packing_env.items.meshes.surface import named
 from packing_env.items.meshes.threemf import build_items
+from packing_env.names import close_names
 from packing_env.planner.reading.columns import WEIGHTS, check_matched, stated_columns
 from packing_env.planner.reading.lengths import exact, metres
 from packing_env.planner.reading.orders import (
@@ -343,8 +344,7 @@ def _of_file(file: str, unit: _Unit) -> Iterator[Part]:
 
 def _names(parts: Sequence[Part]) -> list[str]:
     """Return names; files with the same stem get their folders as well."""
-    plain = [Path(part.file) for part in parts if part.file and not part.name]
-    of_files = iter(item_names(plain))
+    of_files = iter(item_names([Path(part.file) for part in parts if part.file and not part.name]))
     return [next(of_files) if part.file and not part.name else part.label for part in parts]
 
 
@@ -371,8 +371,10 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
 def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
     values, file = entry.values, entry.values.get("file", "")
     try:
-        if file and not split_item(path.parent / file)[0].exists():
-            raise OrderError(f"{file}: no such file in the folder of the order; check its path")
+        mesh = split_item(path.parent / file)[0]
+        if file and not mesh.exists():
+            hint = close_names(mesh.name, sorted(each.name for each in mesh.parent.glob("*")))
+            raise OrderError(f"{file}: no such file in the order's folder{hint or '; check it'}")
         return Part(
             file=str(path.parent / file) if file else "",
             sides=values.get("sides"),
