@@ -118,6 +118,8 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("Order,4711,,Customer,ACME\nname,dx,dy,dz,quantity\nmug,12,10,9,6\n", MUG),
         (",Size (mm),,,\nname,L,W,H,qty\nmug,12,10,9,6\n", MUG),
         ("name,Size (cm),,,qty\n,L,W,H,\nmug,1.2,1,.9,6\n", MUG_CM),
+        ("# quantity,dx,dy,dz,name\n6,12,10,9,mug\n", MUG),
+        ("#name,dx,dy\nname,W,D,H,quantity\nmug,12,10,9,6\n", MUG),
         ("#,name,dx,dy,dz,quantity\n1,mug,12,10,9,6\n#2,lid,1,1,1,6\n", MUG),
         ("name,dx,dy,dz,quantity\nmug,12,10,9,6\nname,dx,dy,dz,quantity\n", MUG),
         ("name,L,Outer length,W,H,D,pcs\nmug,12,,10,9,,6\n", MUG),
@@ -295,8 +297,6 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         # nombre is a name in Spanish, a number in French
         ("dx,dy,dz,Nombre\n1,2,3,4\n", "'Nombre' may mean name or quantity"),
         ("dx,dy,dz,\n1,2,3,4\n", "4 columns under 3 names"),
-        ("# quantity,dx,dy,dz\n1,60,40,30\n", "line 1: names of columns in a comment"),
-        ("# L (mm),W (mm),H (mm)\n1,60,40\n", "line 1: names of columns in a comment"),
         ("a,9,9,9\nname,dx,dy,dz\nmug,12,10,9\n", "line 2: dx='dx' must be a length"),
         ("dx,dy,dz,Units\n1,2,3,12\n", "line 2: Units='12' is unknown"),
         ("L,W,H\nmm,mm,mm\n40cm,30,20\n", "line 3: .*='40cm': the header states mm"),

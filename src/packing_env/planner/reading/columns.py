@@ -16,13 +16,13 @@ from packing_env.planner.reading.lengths import like_number
 from packing_env.planner.reading.synonyms import (
     IN,
     MEANING,
+    PACKAGES,
     PIECES,
     YES_NO,
-    counts_packages,
     meaning,
     plain,
 )
-from packing_env.planner.reading.tables import Columns, Header, OrderError, Row, Table
+from packing_env.planner.reading.tables import Columns, Header, OrderError, Table
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
 from packing_env.values import is_unit, keyboard_signs, read_unit
 
@@ -65,7 +65,6 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     first = table.rows[0]
     cells = [cell for cell in first.cells if cell]
     if sum(map(like_number, cells)) >= min(3, len(cells)):
-        _check_comments(path, table, first, columns)
         return Header(_plain_keys(path, table, columns.count)), False
     if not num_names(first.cells, columns) and any(map(str.isdigit, "".join(cells)[:1])):
         raise OrderError(
@@ -93,15 +92,6 @@ def _plain_keys(path: Path, table: Table, count: str) -> list[str]:
         keys.append(count)
     _LOGGER.warning("%s: no header; the columns are read as %s", path, ", ".join(keys))
     return keys
-
-
-def _check_comments(path: Path, table: Table, first: Row, columns: Columns) -> None:
-    """Raise if a comment names the columns, because their order may differ from the default."""
-    for row in table.comments:
-        if row.line < first.line and num_names(row.cells, columns) >= 3:
-            raise OrderError(
-                f"{path}, line {row.line}: names of columns in a comment; remove the # before them"
-            )
 
 
 def num_names(cells: Sequence[str], columns: Columns) -> int:
@@ -173,7 +163,7 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
     unknown = [
         each.title
         for each in read
-        if each.key not in known or (on_pallet and counts_packages(each.word) and not each.stated)
+        if each.key not in known or (on_pallet and each.word in PACKAGES and not each.stated)
     ]
     if unknown:
         raise OrderError(_not_supported(unknown, columns))

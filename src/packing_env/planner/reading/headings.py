@@ -36,13 +36,14 @@ def without_titles(path: Path, table: Table, columns: Columns) -> Table:
     """Return a table without the titles above its columns, and log them.
 
     Titles, as in ``Order;4711``, stand above the first row of at least three names of columns, and
-    have fewer than three numbers, so they are not boxes. A row of names is no comment if its first
-    name is ``#``, which means a number. Names may stand in two rows.
+    have fewer than three numbers, so they are not boxes. If only a comment above the boxes has such
+    names, as ``#,Item,L,W,H``, it is this row. Names may stand in two rows.
     """
-    numbered = [row for row in table.comments if row.cells[0] == "#"]
-    numbered = [row for row in numbered if num_names(row.cells, columns) >= 3]
-    rows = sorted((*table.rows, *numbered), key=lambda row: row.line)
-    names = next((n for n, row in enumerate(rows) if num_names(row.cells, columns) >= 3), 0)
+    rows, line = list(table.rows), table.rows[0].line
+    comments = [row for row in table.comments if row.line < line]
+    named = [row for row in (*rows, *comments) if num_names(row.cells, columns) >= 3]
+    rows = [row for row in comments if row in named[:1]] + rows
+    names = rows.index(named[0]) if named else 0
     for n in range(max(names - 1, 0), min(names + 1, len(rows) - 1)):
         if row := _in_one_row(rows[n], rows[n + 1], columns):
             rows[n : n + 2], names = [row], n

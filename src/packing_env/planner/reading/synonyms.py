@@ -90,6 +90,10 @@ _PACKAGES = (
     "boxes cartons ctns cases packages pkgs parcels crates kartons kisten pakete packstücke colli "
     "kolli colis bultos cajas scatole"
 )
+_NUMBERS_OF = (
+    "", "no_of_", "number_of_", "nr_of_", "anzahl_", "nb_", "nb_de_", "nombre_de_", "numero_de_",
+    "aantal_",
+)  # fmt: skip
 _PIECES = (
     "x pcs pc piece pieces items each ea unit units stk stück stueck st szt uds ud pz шт штук box "
     "carton ctn case package pkg parcel crate pallet pallets karton kiste paket caja "
@@ -106,8 +110,6 @@ _GOODS = (
 """Words before a name of a column that add nothing to it, as in ``Package length``."""
 _COUNTED = ("item", "product", "lineitem")
 """The words of `_GOODS` that may precede a quantity; a ``Case quantity`` counts what is inside."""
-_NUMBER_OF = re.compile("^(no_of|number_of|nr_of|anzahl|nb_de|nb|nombre_de|numero_de|aantal)_")
-"""The beginning of a name such as ``No. of cartons``."""
 _OF_GOODS = (
     "length", "width", "height", "depth", "sides", "weight", "name", "row", "unit", "weight_unit",
 )  # fmt: skip
@@ -125,7 +127,11 @@ def plain(text: str) -> str:
     return re.sub(r"\.?[\s_/,-]+", "_", letters).strip("_.:?*")
 
 
-MEANING = {plain(word): key for key, words in _SYNONYMS.items() for word in (key, *words.split())}
+PACKAGES = frozenset(number + plain(w) for number in _NUMBERS_OF for w in _PACKAGES.split())
+"""Names of columns that count packages: ``cartons``, ``No. of cartons``."""
+MEANING = {
+    plain(word): key for key, words in _SYNONYMS.items() for word in (key, *words.split())
+} | dict.fromkeys(PACKAGES, "quantity")
 """The key that each name of a column means."""
 
 
@@ -136,17 +142,10 @@ def meaning(word: str) -> str:
     """
     if word in MEANING:
         return MEANING[word]
-    if counts_packages(word):
-        return "quantity"
     goods, _, rest = word.partition("_")
     key = MEANING.get(rest, rest)
     counts = key == "quantity" and goods in _COUNTED
     return key if counts or (goods in _GOODS and key in _OF_GOODS) else word
-
-
-def counts_packages(word: str) -> bool:
-    """Return whether a name of a column counts packages, as ``cartons`` or ``No. of cartons``."""
-    return _NUMBER_OF.sub("", word, count=1) in PACKAGES
 
 
 def numbers_goods(word: str) -> bool:
@@ -158,8 +157,6 @@ YES_NO = dict.fromkeys(map(plain, _YES.split()), True) | dict.fromkeys(
     map(plain, _NO.split()), False
 )
 """Words of a cell that is true or false."""
-PACKAGES = frozenset(map(plain, _PACKAGES.split()))
-"""Names of a column that counts packages."""
 PIECES = frozenset(map(plain, _PIECES.split())) | PACKAGES
 """Units of a quantity."""
 TOTALS = frozenset(map(plain, _TOTALS.split()))
