@@ -22,7 +22,8 @@ from packing_env.kernels import available_backends, choose_uniform, set_backend
 from packing_env.values import Option
 
 Rows = Annotated[tuple[int, ...], Option(at_least=1, filled=True)]
-Actions = Annotated[tuple[str, ...], Option(choices=("first_legal", "random_legal"))]
+ACTIONS = ("first_legal", "random_legal")
+Actions = Annotated[tuple[str, ...], Option(choices=ACTIONS)]
 Ways = Annotated[tuple[str, ...], Option(choices=("env", "captured"))]
 COLUMNS = {
     "wall_ms": "ms/step",
@@ -89,7 +90,7 @@ def _ascend(
 
 
 class Loop:
-    """Loop over steps of a ``PackingEnv``, with first or random legal actions.
+    """Loop over steps of a ``PackingEnv``, with actions of :data:`ACTIONS`.
 
     Raises a ConfigError if the action mode has no first legal action, or if ``capture`` (choice and
     step as one CUDA graph) is set without a CUDA device.
@@ -124,7 +125,7 @@ class Loop:
 
 
 def chooser(env: PackingEnv, actions: str) -> Callable[[TensorDictBase], TensorDictBase]:
-    """Return a function that writes first or random legal actions."""
+    """Return a function that writes actions of :data:`ACTIONS`."""
     if actions == "random_legal":
         return env.rand_action
     if env.mode.mask_keys != ("action_mask",):
