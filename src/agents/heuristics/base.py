@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,7 +19,7 @@ from packing_env.core.actions import LatticeMode
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
 from packing_env.envs.checks import check_observed
-from packing_env.types import Catalogue, PackingParams
+from packing_env.types import Catalogue, PackingParams, ParameterError
 
 
 def largest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
@@ -35,6 +36,16 @@ def flattest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
     return -shortest / middle
 
 
+def smallest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
+    """Rank items by the volume of the bounding box, smallest first."""
+    return -largest_first(extent)
+
+
+def in_random_order(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
+    """Rank items at random."""
+    return torch.rand_like(extent[..., 0])
+
+
 def arrival(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
     """Rank items in the order of the queue."""
     place = torch.arange(extent.shape[1], device=extent.device)
@@ -44,13 +55,37 @@ def arrival(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
 ITEM_ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
     "arrival": arrival,
     "largest_first": largest_first,
-    "smallest_first": lambda extent: -largest_first(extent),
+    "smallest_first": smallest_first,
     "flattest_first": flattest_first,
-    "random": lambda extent: torch.rand_like(extent[..., 0]),
+    "random": in_random_order,
 }
 """Functions from the bounding boxes of the visible items to priorities; the highest priority comes
 first.
 """
+
+
+class OwnState:
+    """Reader of the state of the one environment in which a policy acts.
+
+    Copies of the policy read the same environment. In another process its state is not known, so
+    pickling raises a ParameterError.
+    """
+
+    def __init__(self, read: Callable[[], dict[str, Tensor]]) -> None:
+        self._read = read
+
+    def __call__(self) -> dict[str, Tensor]:
+        """Return the present state, by name."""
+        return self._read()
+
+    def __deepcopy__(self, memo: Any) -> OwnState:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise ParameterError(
+            "this policy reads the state of its environment, so it cannot act in another process; "
+            "act in one process, or use a heuristic by score in action_mode='placement'"
+        )
 
 
 class Heuristic(TensorDictModuleBase):
@@ -77,7 +112,6 @@ class Heuristic(TensorDictModuleBase):
         self.from_state = "action_mask" not in env.mode.mask_keys
         self.out_keys = list(env.action_keys)
         self._batch = env.batch_size
-        self._state: Callable[[], dict[str, Tensor]] = lambda: dict(env.state.items())
         if self.from_state:
             self._observed = env.params.evolve(observation=tuple(sorted(reads)))
             self.in_keys = []
@@ -85,6 +119,8 @@ class Heuristic(TensorDictModuleBase):
             check_observed(env, reads, "the heuristic")
             self.in_keys = [("observation", key) for key in sorted(reads)] + ["action_mask"]
         rows = self.from_state or (self.needs_state and bool(reads))
+        if rows:
+            self._state = OwnState(lambda: dict(env.state.items()))
         self.register_forward_pre_hook(ShapeCheck(self, env, rows=rows))
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:

@@ -11,6 +11,7 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
+from agents.heuristics.base import OwnState
 from agents.options import option_groups
 from agents.search.policy import Base, build_base
 from packing_env import PackingEnv
@@ -88,6 +89,7 @@ class Finalists(TensorDictModuleBase):
         self.settings = read_settings() if settings is None else settings
         self.base = build_base(base, env)
         self._env, self._base = env, base
+        self._state = OwnState(lambda: dict(env.state.items()))
         self._piles: dict[int, tuple[Packing, Pile]] = {}
         self.in_keys = [*dict.fromkeys((*self.base.in_keys, "action_mask"))]
         self.out_keys = ["action"]
@@ -100,7 +102,7 @@ class Finalists(TensorDictModuleBase):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the first choice of every row that stands; -1 if none does."""
         env = self._env
-        state: State = {key: value.cpu() for key, value in env.state.items()}
+        state: State = {key: value.cpu() for key, value in self._state().items()}
         mask = tensordict["action_mask"].clone()
         rows = mask.view(-1, mask.shape[-1])
         action = torch.full(rows.shape[:1], _GIVE_UP, device=rows.device)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents import heuristics
+from agents.heuristics.base import OwnState
 from agents.search.scorers import Scorer, scorer_of
 from agents.search.simulator import Simulator
 from agents.training.loading import load_policy
@@ -84,7 +85,7 @@ class SearchPolicy(TensorDictModuleBase, ABC):
         self.base = build_base(base, simulator.env)
         self.scorer: Scorer = scorer_of(self.base, simulator.env, num_candidates)
         simulator.observe_only(self.scorer.in_keys)
-        self._known_state = env.get_known_state
+        self._known_state = OwnState(env.get_known_state)
         self._batch = env.batch_size
         self._base = base
         self.in_keys = list(self.scorer.in_keys)

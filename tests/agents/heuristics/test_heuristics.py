@@ -1,5 +1,8 @@
 """Heuristics against a plain loop over all placements, in NumPy."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -177,3 +180,27 @@ def test_heuristics_play_the_same_placements_in_every_mode(name, order):
         assert env.state["episode"].any()
         played[mode] = state_of(env)
     assert not any(differing(state, played["placement"]) for state in played.values())
+
+
+@pytest.mark.parametrize("order", [None, *ITEM_ORDERS])
+def test_heuristics_that_read_observations_act_in_other_processes(order):
+    env = task()
+    policy, td = build("deepest_bottom_left", env, order), env.reset()
+    sent = pickle.loads(pickle.dumps(policy))
+    torch.manual_seed(0)
+    action = policy(td.clone())["action"]
+    torch.manual_seed(0)
+    assert (sent(td.clone())["action"] == action).all()
+
+
+@pytest.mark.parametrize("mode", ["candidate", "hierarchical"])
+def test_heuristics_that_read_the_state_stay_with_their_environment(mode):
+    env = task(mode)
+    policy = build("deepest_bottom_left", env)
+    with pytest.raises(ParameterError, match="another process"):
+        pickle.dumps(policy)
+    twin, td = copy.deepcopy(policy), env.reset()
+    for _ in range(3):
+        own, other = policy(td.clone()), twin(td)
+        assert all((own[key] == other[key]).all() for key in env.action_keys)
+        td = env.step_and_maybe_reset(other)[1]

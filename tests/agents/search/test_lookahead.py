@@ -1,6 +1,8 @@
 """Search computes its values, cannot know hidden items, and packs more."""
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,17 @@ def test_equal_views_give_equal_decisions_whatever_follows(search, options) -> N
     assert (play(2) == first).all()
     peeking = play(1, peeks=True)
     assert any((play(seed, peeks=True) != peeking).any() for seed in range(2, 12))
+
+
+def test_copies_read_the_state_of_the_same_environment() -> None:
+    env = task(num_items=6, num_visible=6)
+    policy = Lookahead(env, rule, breadth=4, depth=None, budget=Budget(4))
+    with pytest.raises(ParameterError, match="another process"):
+        pickle.dumps(policy)
+    twin, root = copy.deepcopy(policy), env.reset()
+    for _ in range(4):
+        root = env.step_mdp(env.step(policy(root)))
+    assert (twin(root.clone())["action"] == policy(root)["action"]).all()
 
 
 @torch.no_grad()
