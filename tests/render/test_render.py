@@ -35,6 +35,20 @@ def volume(solid: np.ndarray) -> float:
     return float(np.linalg.det(solid).sum() / 6)
 
 
+def test_two_environments_have_a_window_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import backends, pyplot
+
+    monkeypatch.setattr(backends.backend_registry, "list_builtin", lambda _: ["agg"])
+    monkeypatch.setattr(pyplot, "pause", lambda _: None)
+    windows = [render.Window(), render.Window()]
+    for window in windows:
+        window.show(np.zeros((4, 4, 3), np.uint8))
+    assert len(pyplot.get_fignums()) == 2
+    for window in windows:
+        window.close()
+    assert not pyplot.get_fignums()
+
+
 def test_sides_on_which_equal_boxes_touch_are_not_drawn() -> None:
     parts = [Part(sides=(40, 30, 10), unit="mm", quantity=3)]
     (stack,) = pe.pack(parts, "40x30x30mm", seconds=0.1).containers

@@ -29,7 +29,8 @@ class Window:
         if not self._works:
             return
         if self._picture is None:
-            figure, axes = self._pyplot.subplots(num="packing", figsize=(5, 5))
+            figure, axes = self._pyplot.subplots(figsize=(5, 5))
+            figure.canvas.manager.set_window_title("packing")
             figure.subplots_adjust(0, 0, 1, 1)
             axes.set_axis_off()
             self._picture = axes.imshow(picture)
