@@ -228,6 +228,21 @@ def test_parts_of_other_solids_are_computed_once(
     assert not caplog.text
 
 
+def test_damaged_parts_in_the_cache_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = parts._place("solid")
+    with file.open("wb") as stream:
+        parts.save_parts(stream, {"solid": [np.eye(3)]})
+    whole = file.read_bytes()
+    assert parts._read("solid") is not None
+    altered = whole[:100] + bytes([whole[100] ^ 255]) + whole[101:]
+    for damaged in (b"", whole[:60], altered):
+        file.write_bytes(damaged)
+        assert parts._read("solid") is None
+
+
 # ------------------------------------------------------------------ settings and commands
 
 

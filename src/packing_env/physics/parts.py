@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
+import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -23,6 +26,8 @@ _THRESHOLDS = (0.05, 0.02, 0.01)
 _LEAST = 1e-4
 """Parts whose share of the solid's volume is smaller are left out."""
 _COUNTS = "/counts"
+_DAMAGED = (EOFError, zipfile.BadZipFile, zlib.error)
+"""Further errors of NumPy on files of arrays that were cut off or altered."""
 
 Corners = list[np.ndarray]
 """The corners of the hull of each part, ``[V, 3]``."""
@@ -91,13 +96,14 @@ def _place(content: str) -> Path:
 
 
 def _read(content: str) -> Corners | None:
-    with suppress(OSError, ValueError, KeyError):
+    with suppress(OSError, ValueError, KeyError, *_DAMAGED):
         return _read_all(_place(content)).get(content)
     return None
 
 
 def _read_all(file: Path) -> dict[str, Corners]:
-    with np.load(file, allow_pickle=False) as arrays:
+    # NumPy would leave a damaged file open.
+    with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
         names = [name for name in arrays.files if not name.endswith(_COUNTS)]
         return {
             name: np.split(arrays[name].astype(np.float64), np.cumsum(arrays[name + _COUNTS])[:-1])
