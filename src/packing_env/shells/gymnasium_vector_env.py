@@ -32,6 +32,8 @@ from packing_env.types import ParameterError
 class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
     """A batch of containers as a ``gymnasium.vector.VectorEnv``, without a loop over rows.
 
+    Observations and infos share memory with the environment: copy an array before you change it.
+
     Args:
         task: A preset, or a :class:`PackingEnv` with ``batch_size [num_envs]``.
         num_envs: Rows.
