@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tensordict import TensorDict
 from tests.contract.presets import SMALL, modes, small_preset
 from tests.engine.engines import needs_triton
 from tests.tracing.fake_cuda import (
@@ -65,6 +66,18 @@ def test_steps_stay_on_the_device(preset: str, mode: str) -> None:
     devices = {x.device.type for each in (step, root) for x in each.values(True, True)}
     assert devices == {"cuda"}
     assert counted.count > 0
+
+
+@pytest.mark.parametrize("mode", ["placement", "hierarchical"])
+def test_an_episode_goes_on_after_a_move(mode: str) -> None:
+    """Its masks move, too: a reset of some rows shows those of the others."""
+    env = small_preset("cuboid_online", action_mode=mode, engine="rules")
+    env.reset()
+    with fake_cuda():
+        env = on_cuda(env)
+        rows = torch.zeros(*env.batch_size, 1, dtype=torch.bool, device="cuda:0")
+        root = env._reset(TensorDict({"_reset": rows}, env.batch_size))
+    assert {x.device.type for x in root.values(True, True)} == {"cuda"}
 
 
 ENGINES = [
