@@ -19,11 +19,11 @@ from packing_env.generators import (
     Uniform,
     make_pool,
 )
-from packing_env.generators.base import Request
+from packing_env.generators.base import Request, full_length
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.items import Catalogue
 from packing_env.testing import check_generator
-from packing_env.types import PackingParams
+from packing_env.types import Instances, PackingParams
 
 TALL = 5
 """A row that does not fit under the lid."""
@@ -106,6 +106,19 @@ def test_an_instance_that_cannot_start_raises_or_is_left_out(
     assert "left out 1 of 3" in caplog.text
     two = params.evolve(num_visible=2)  # the second visible item fits: it can be started
     assert len(make_pool(pool, items, two, may)) == 3
+
+
+def test_a_pool_that_is_too_small_to_hold_a_playable_instance_says_so(
+    items: Catalogue, params: PackingParams
+) -> None:
+    class Blind(Uniform):
+        """Draws all rows, playable or not: in this pool, only row 5, which is too tall."""
+
+        def sample(self, request: Request, catalogue: Catalogue) -> Instances:
+            return full_length(torch.full((request.num_instances, request.num_items), TALL))
+
+    with pytest.raises(InfeasibleError, match="larger pool_size"):
+        make_pool(Blind(), items, params, playable(items, params), size=2)
 
 
 def test_largest_first_keeps_padding_last(items: Catalogue, params: PackingParams) -> None:

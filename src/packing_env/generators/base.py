@@ -259,7 +259,8 @@ def make_pool(
     if skipped:
         _LOGGER.warning("left out %d of %d instances that cannot be started", skipped, len(pool))
     if skipped == len(pool):
-        raise InfeasibleError(f"no instance can be started in the empty container; {_CHECK}")
+        more = "" if generator.finite else ", or use a larger pool_size"
+        raise InfeasibleError(f"no instance can be started in the empty container; {_CHECK}{more}")
     return Instances(pool.item_id[startable], pool.num_items[startable])
 
 
