@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import logging
+import math
 import os
 import platform
 import subprocess
@@ -207,5 +208,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def finite(value: Any) -> Any:
-    """Return a value as JSON holds it, with NaN and infinities replaced by None."""
-    return json.loads(json.dumps(value), parse_constant=lambda _: None)
+    """Return a value with NaN and infinities, which JSON cannot represent, replaced by None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return value
