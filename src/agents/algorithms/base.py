@@ -55,7 +55,7 @@ class Agent(Protocol):
         """Restore what :meth:`state_dict` returned."""
 
 
-class Learner(Agent):
+class Learner:
     """Base of the algorithms: saves, moves and schedules the parts that a subclass names.
 
     A part is a module, a :class:`~agents.algorithms.optimization.GatedAdam`, a tensor, a number or
@@ -63,9 +63,13 @@ class Learner(Agent):
 
     Attributes:
         parts: Names of the attributes that training changes, in the order of saving and loading.
+        policy: See :class:`Agent`.
+        batch_size: See :class:`Agent`.
     """
 
     parts: tuple[str, ...]
+    policy: TensorDictModuleBase
+    batch_size: int
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of every part, by its name."""
