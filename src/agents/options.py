@@ -3,8 +3,8 @@
 For users all options are on one level: in YAML (``lr: 1e-3``), on the command line
 (``agent.lr=1e-3``) and in Python (``DQN(env, lr=1e-3)``). Constructors receive related options as
 one frozen dataclass, so each field is documented only once, in the dataclass. :func:`option_groups`
-translates between the two, checks the values, and shows the flat signature to ``inspect``. The
-check of configurations reads the known keys from this signature.
+translates between the two, and shows the flat signature to ``inspect``. The check of configurations
+reads the known keys from this signature.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_type_hints
 
 from packing_env.names import close_names
-from packing_env.values import Option, declared, read
 
 Constructor = Callable[..., None]
 
@@ -28,47 +27,26 @@ def option_groups(init: Constructor) -> Constructor:
     the default values. Callers set single fields by name, or pass a whole instance under the
     parameter's name. If they do both, the single fields have priority. No field may have the name
     of another field or parameter. The constructor raises ``TypeError`` for an unknown keyword, and
-    names the closest known ones. It raises ``ParameterError`` for a value outside the limits of its
-    annotation.
+    names the closest known ones.
     """
     signature = inspect.signature(init)
     parameters = signature.parameters.values()
     defaults = {p.name: p.default for p in parameters if is_dataclass(p.default)}
     groups = {field.name: name for name, group in defaults.items() for field in fields(group)}
     flat = _flat_signature(signature, defaults)
-    hints = functools.cache(lambda: option_hints(init))  # may name classes that follow in the file
 
     @functools.wraps(init)
     def construct(self: Any, *args: Any, **options: Any) -> None:
         _check_names(type(self).__name__, options, [*flat.parameters, *defaults])
         gathered: dict[str, dict[str, Any]] = {name: {} for name in defaults}
-        for name in list(options):
-            value = within_limits(name, options.pop(name), hints().get(name))
-            owner = gathered[groups[name]] if name in groups else options
-            owner[name] = value
+        for name in [name for name in options if name in groups]:
+            gathered[groups[name]][name] = options.pop(name)
         for name, values in gathered.items():
-            options[name] = group = replace(options.get(name, defaults[name]), **values)
-            for field in fields(defaults[name]):
-                within_limits(field.name, getattr(group, field.name), hints().get(field.name))
+            options[name] = replace(options.get(name, defaults[name]), **values)
         init(self, *args, **options)
 
     construct.__signature__ = flat  # type: ignore[attr-defined]  # read by inspect.signature
     return construct
-
-
-def within_limits(name: str, value: Any, hint: Any) -> Any:
-    """Return a value as it is stored; raise ParameterError if a type hint's limits exclude it.
-
-    1e6 becomes an integer where one is needed. Hints without an ``Option`` set no limits.
-    """
-    try:
-        kinds, option = declared(hint)
-    except TypeError:  # a user's annotation that cannot be hashed
-        return value
-    if option == Option():
-        return value
-    whole = isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds
-    return read(name, int(value) if whole else value, hint)
 
 
 def option_hints(target: Callable[..., Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pytest
 
 from agents.options import option_groups
-from packing_env.values import Count, ParameterError, Share
 
 
 @dataclass(frozen=True)
@@ -33,21 +32,3 @@ def test_a_whole_group_may_be_given() -> None:
 def test_a_misspelt_option_names_its_neighbour() -> None:
     with pytest.raises(TypeError, match="Built got an unknown option 'lr_ends', did you mean"):
         Built("env", lr_ends=0.1)
-
-
-@dataclass(frozen=True)
-class Rated:
-    share: Share = 0.5
-
-
-class Limited:
-    @option_groups
-    def __init__(self, *, count: Count = 1, rate: Rated = Rated()) -> None:
-        self.count, self.rate = count, rate
-
-
-def test_values_are_within_the_limits_of_their_annotations() -> None:
-    assert Limited(count=1e3).count == 1000
-    for options in ({"count": 0}, {"share": 2.0}, {"rate": Rated(share=2.0)}):
-        with pytest.raises(ParameterError, match=r"(count|share)=.* must be"):
-            Limited(**options)

@@ -12,8 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from agents.config.folders import ConfigError, as_config_errors
 from agents.config.outputs import check_output, check_path
 from agents.nested import walk
-from agents.options import within_limits
-from packing_env.values import Count, Option, Seed, Whole
+from packing_env.values import Count, Option, Seed, Whole, declared, read
 
 
 def _path(**options: Any) -> Any:
@@ -57,12 +56,17 @@ def check_command(config: DictConfig) -> None:
 def check_limits(config: DictConfig, key: str, value: Any, hint: Any) -> None:
     """Raise a ConfigError unless a value is within the limits of a type hint.
 
-    Whole numbers become integers where these are needed. References to other values are not
-    checked.
+    1e6 becomes an integer where one is needed. Hints without an ``Option`` set no limits, and
+    references to other values are not checked.
     """
-    if isinstance(value, Mapping) or "${" in str(value):
+    try:
+        kinds, option = declared(hint)
+    except TypeError:  # a user's annotation that cannot be hashed
         return
+    if option == Option() or isinstance(value, Mapping) or "${" in str(value):
+        return
+    whole = isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds
     with as_config_errors():
-        stored = within_limits(key, value, hint)
-    if isinstance(value, float) and isinstance(stored, int):
-        OmegaConf.update(config, key, stored)
+        read(key, int(value) if whole else value, hint)
+    if whole:
+        OmegaConf.update(config, key, int(value))

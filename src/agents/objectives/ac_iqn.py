@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -14,7 +14,7 @@ from agents.networks.continuous import Proposals
 from agents.objectives.iqn import QuantileRegression
 from agents.objectives.transitions import TransitionLoss, mean_loss, reward_and_discount
 from agents.options import option_groups
-from packing_env.values import Count, Option
+from packing_env.types import check_integer
 
 
 class ACIQNLoss(TransitionLoss):
@@ -58,16 +58,18 @@ class ACIQNLoss(TransitionLoss):
         value_network: Any,
         *,
         gamma: float,
-        risk: Annotated[float, Option(above=0.0, at_most=1.0)] | None = 1.0,
-        num_actor_taus: Count = 8,
-        num_proposals: Count = 32,
+        risk: float | None = 1.0,
+        num_actor_taus: int = 8,
+        num_proposals: int = 32,
         regression: QuantileRegression = QuantileRegression(),
     ) -> None:
         super().__init__()
+        if risk is not None and not 0 < risk <= 1:
+            raise ValueError(f"risk={risk} must lie in (0, 1]; 1 is the plain mean")
         self.convert_to_functional(actor_network, "actor_network", create_target_params=True)
         self.convert_to_functional(value_network, "value_network", create_target_params=True)
         self.regression, self.num_actor_taus, self.risk = regression, num_actor_taus, risk
-        self.num_proposals = num_proposals
+        self.num_proposals = check_integer("num_proposals", num_proposals, 1)
         self.keep_gamma(gamma, value_network)
 
     @property

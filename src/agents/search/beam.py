@@ -14,7 +14,7 @@ from agents.search.policy import Base, SearchPolicy
 from agents.search.simulator import Simulator
 from packing_env import PackingEnv
 from packing_env.types import ParameterError, State
-from packing_env.values import Count
+from packing_env.values import Count, check
 
 _AT_ONCE = 128
 """Number of plans that are extended at once; the maps of more candidates would exceed the cache."""
@@ -37,6 +37,9 @@ class BeamSize:
     breadth: Count = 8
     depth: Count | None = 10
     num_candidates: Count | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass

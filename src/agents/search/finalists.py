@@ -20,7 +20,7 @@ from packing_env.core.transition import is_done
 from packing_env.physics import PhysicsSettings, Pile, read_settings
 from packing_env.plan import Packing, read_state
 from packing_env.types import ParameterError, State
-from packing_env.values import Count, Positive, Whole
+from packing_env.values import Count, Positive, Whole, check
 
 _GIVE_UP = -1
 """An action out of range: it ends the episode."""
@@ -44,6 +44,9 @@ class Attempts:
     trials: Count = 2
     apart: Whole = 3
     limit: Positive = 1.0
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 class Finalists(TensorDictModuleBase):

@@ -20,7 +20,7 @@ from agents.training.evaluate import ROUND_STRIDE
 from packing_env import PackingEnv
 from packing_env.generators import Futures
 from packing_env.types import ParameterError, State
-from packing_env.values import Count, Positive, Seed
+from packing_env.values import Count, Positive, Seed, check
 
 _AT_ONCE = 128
 """Number of copies that are simulated at once; the maps of more candidates would exceed the cache.
@@ -48,6 +48,9 @@ class Budget:
     playouts: Count = 256
     ms: Positive | None = None
 
+    def __post_init__(self) -> None:
+        check(self)
+
 
 @dataclass(frozen=True)
 class LookaheadSize:
@@ -64,6 +67,9 @@ class LookaheadSize:
     breadth: Count = 4
     depth: Count | None = 2
     num_candidates: Count | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 class Lookahead(SearchPolicy):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from packing_env.values import Option, Positive
+from packing_env.values import Option, Positive, check
 
 Frames = Annotated[float, Option(at_least=1, unit="frames")]
 
@@ -33,6 +33,9 @@ class Schedule:
     save_minutes: Positive | None = None
     evaluate_every: Frames | None = None
     redraw_every: Frames | None = None
+
+    def __post_init__(self) -> None:
+        check(self, "trainer.")
 
     @property
     def budget(self) -> float | None:

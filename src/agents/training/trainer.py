@@ -24,7 +24,7 @@ from agents.training.recent import RecentBatches
 from agents.training.rollout import DeviceCollector
 from agents.training.schedule import Frames, Schedule
 from packing_env.kernels import clock
-from packing_env.values import NonNegative, ParameterError
+from packing_env.values import NonNegative, ParameterError, read
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
@@ -71,8 +71,8 @@ class Trainer:
         # 1. The parts and their options.
         self.schedule, self.every = schedule, schedule.every
         self.total, self.budget = int(schedule.frames), schedule.budget
-        self.warmup = int(warmup)
-        self.update_every = int(update_every)
+        self.warmup = int(read("trainer.warmup", warmup, NonNegative))
+        self.update_every = int(read("trainer.update_every", update_every, Frames))
         self.agent, self.collector = agent, collector
         self.replay: Any = replay  # a DeviceReplay; in an on-policy loop a Rollout
         self.captured = captured_update(agent, capture)

@@ -268,7 +268,7 @@ REFUSED = {
     "compares values of states": lambda env: Beam(env, "deepest_bottom_left"),
     "width": lambda env: Beam(env, values, width=0),
     "num_candidates": lambda env: Lookahead(env, values, num_candidates=0),
-    "ms": lambda env: Lookahead(env, values, budget=Budget(ms=0.0)),
+    "ms": lambda env: Budget(ms=0.0),
 }
 
 
