@@ -29,6 +29,7 @@ class Declared:
 GOOD: list[tuple[str, Any, Any]] = [
     ("count", np.int64(3), 3),
     ("share", 0, 0.0),
+    ("length", np.float32(2), 2.0),
     ("length", None, None),
     ("length", 2, 2.0),
     ("order", "last", "last"),
@@ -43,6 +44,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("share", 1.0, r"at least 0 and less than 1$"),
     ("share", float("nan"), "must be a finite number"),
     ("length", 10**400, "must be a finite number"),
+    ("length", np.float32("inf"), "must be a finite number"),
     ("length", -1.0, r"more than 0 metres$"),
     ("flag", 1, "must be true or false"),
     ("order", "frist", "is unknown, did you mean first.*choose one of first, last"),

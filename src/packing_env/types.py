@@ -371,7 +371,7 @@ class PackingParams:
         if self._penalty_is_default:
             chosen = {name: w for name, w in self.reward.items() if name != "illegal"}
             changes.setdefault("reward", chosen)
-        for f in fields(self):
+        for f in fields(PackingParams):
             other = options(PackingParams)[f.name].goes_with
             if other in changes and changes[other] != getattr(self, other):
                 changes.setdefault(f.name, f.default)

@@ -18,7 +18,6 @@ import functools
 import math
 import operator
 import struct
-import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -237,12 +236,17 @@ def _integer(name: str, value: Any, option: Option, _: Any = None) -> int:
 
 
 def _number(name: str, value: Any, option: Option, _: Any = None) -> float:
-    is_real = isinstance(value, Real) and not isinstance(value, bool)
-    # math.isfinite raises for integers beyond the range of floats, and NaN is not at most anything.
-    finite = is_real and abs(value) <= sys.float_info.max
+    finite = isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
     if not finite or not option.holds(float(value)):
         raise option.refusal(name, value, "a finite number")
     return float(value)
+
+
+def _is_finite(value: Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond the range of floats
+        return False
 
 
 def _flag(name: str, value: Any, option: Option, _: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -277,6 +278,13 @@ def test_a_program_of_hydra_keeps_its_state() -> None:
         compose("train")
         assert GlobalHydra.instance().is_initialized()
         assert hydra_compose("eval").name == "eval"
+
+
+def test_threads_compose_one_after_another() -> None:
+    """Sessions that overlapped restored each other's state, and Hydra found no files afterwards."""
+    with ThreadPoolExecutor(2) as threads:
+        one, _, other = threads.map(compose, ["eval", "play", "eval"])
+    assert one == other == compose("eval")
 
 
 @pytest.mark.parametrize(

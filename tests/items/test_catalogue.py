@@ -388,6 +388,8 @@ def _damages(whole: bytes) -> dict[str, bytes]:
     found = {f"cut at {cut}": whole[:cut] for cut in (0, 7, 60, len(whole) // 2, len(whole) - 1)}
     top = whole.index(b"top.npy") + 200
     found["flipped"] = whole[:top] + bytes([whole[top] ^ 1]) + whole[top + 1 :]
+    flags = whole.rindex(b"PK\x01\x02") + 8  # of the last entry of the directory
+    found["encrypted"] = whole[:flags] + bytes([whole[flags] | 1]) + whole[flags + 1 :]
     found["a pickle"] = pickle.dumps({"top": [1.0]})
     with np.load(io.BytesIO(whole)) as arrays:
         tensors = dict(arrays)

@@ -263,6 +263,12 @@ def test_faces_and_turns_are_kept() -> None:
     assert fixed.containers[0].items[0].rotation[0, 0] == 1.0
 
 
+def test_a_part_that_fits_only_lying_down_is_said_to() -> None:
+    tall = Part(sides=(10, 10, 45), unit="mm", faces=("+z",))
+    with pytest.raises(CatalogueError, match=r"10 x 10 x 45 mm: .* a face up that is not allowed"):
+        pe.nest([tall], "50x50x20mm", 1.0)
+
+
 def test_finer_turns_about_z() -> None:
     diagonal = np.ones((9, 1, 1), bool)
     parts = [Part(mesh=solid(diagonal, "rod"))]

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 from rich.table import Column
+from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
@@ -107,10 +108,15 @@ def _solo(config: DictConfig, request: Request) -> tuple[PackingEnv, TensorDictM
 @torch.no_grad()
 def _episode(env: PackingEnv, policy: TensorDictModuleBase) -> tuple[list[float], list[float]]:
     """Play to the end; return the reward and the utilization after each decision."""
+    rewards, filled = [], []
     with set_exploration_type(ExplorationType.DETERMINISTIC):
-        following = env.rollout(env.params.step_limit, policy).get("next")
-    rewards, filled = following.get("reward"), following.get(("metrics", "utilization"))
-    return rewards.flatten().tolist(), filled.flatten().tolist()
+        root: TensorDictBase = env.reset()
+        while not bool(root.get("done").all()):
+            transition = env.step(policy(root))
+            root = env.step_mdp(transition)
+            rewards.append(float(transition.get(("next", "reward"))))
+            filled.append(float(root.get(("metrics", "utilization"))))
+    return rewards, filled
 
 
 def _save_frames(folder: Path, packing: Packing) -> None:

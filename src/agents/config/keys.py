@@ -7,6 +7,7 @@ folders.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from packing_env.values import ParameterError, check_choice
 HYDRA_VERSION = "1.3"
 _OF_APPLICATION: tuple[type, ...] = (GlobalHydra, HydraConfig, VersionBase, ConfigStore)
 """Singletons of Hydra that belong to the program that uses it."""
+_SESSION = threading.RLock()
 FROM_RUNS = ("eval", "play", "render")
 """Commands that get the agent from a run with ``checkpoint=RUN``."""
 
@@ -155,7 +157,20 @@ def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
 
 @contextmanager
 def hydra_session() -> Iterator[None]:
-    """Initialize Hydra with our configuration; at the end, restore the caller's Hydra state."""
+    """Initialize Hydra with our configuration; at the end, restore the caller's Hydra state.
+
+    Hydra's state is global, so one thread at a time has a session.
+    """
+    with (
+        _SESSION,
+        _own_state(),
+        initialize_config_dir(str(config_folder()), "packing", version_base=HYDRA_VERSION),
+    ):
+        yield
+
+
+@contextmanager
+def _own_state() -> Iterator[None]:
     # Plugins register their launchers only once, so the caller's options must include these.
     Plugins.instance()
     options = ConfigStore.instance().repo
@@ -165,8 +180,7 @@ def hydra_session() -> Iterator[None]:
     BaseContainer._resolvers = dict(resolvers)
     ConfigStore.instance().repo = _without_schemas(options)
     try:
-        with initialize_config_dir(str(config_folder()), "packing", version_base=HYDRA_VERSION):
-            yield
+        yield
     finally:
         Singleton._instances, BaseContainer._resolvers = before, resolvers
 

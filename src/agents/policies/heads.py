@@ -5,9 +5,10 @@ from __future__ import annotations
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from packing_env.core.actions import MultiHeadMode
+from packing_env.core.actions import CandidateMode, MultiHeadMode, PlacementMode
 from packing_env.core.actions.heads import next_head_mask
 from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError
 
 
 class Heads:
@@ -42,4 +43,11 @@ class Heads:
 def action_heads(env: PackingEnv) -> Heads:
     """Return the heads of an environment's action mode."""
     mode = env.mode
-    return Heads(mode.shape if isinstance(mode, MultiHeadMode) else (mode.num_actions,))
+    if isinstance(mode, MultiHeadMode):
+        return Heads(mode.shape)
+    if isinstance(mode, (PlacementMode, CandidateMode)):
+        return Heads((mode.num_actions,))
+    raise ParameterError(
+        f"action_mode={env.params.action_mode!r} has no heads of indices; use placement, candidate "
+        f"or multi_head"
+    )

@@ -124,7 +124,13 @@ def own_device(device: torch.device | str) -> torch.device | None:
             "each process the GPU of its LOCAL_RANK"
         )
     # 2. The launcher numbers the processes of each machine.
-    local, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    own, count = os.environ.get("LOCAL_RANK", ""), torch.cuda.device_count()
+    if not own.isdecimal():
+        raise ConfigError(
+            f"device=cuda: LOCAL_RANK={own!r} must be the number of this process on its machine; "
+            "use torchrun, or set LOCAL_RANK"
+        )
+    local = int(own)
     if local >= count:
         raise ConfigError(
             f"device=cuda: process {local} of this machine has no GPU, because the machine has "

@@ -172,7 +172,10 @@ class Catalogue:
         try:
             tensors, meta = storage.read(Path(path))
         except (OSError, storage.StorageError) as error:
-            raise CatalogueError(f"{path}: not a readable catalogue ({error})") from error
+            raise CatalogueError(
+                f"{path}: not a readable catalogue of this version ({error}); build it again from "
+                "its sources"
+            ) from error
         extra = {name for name in tensors if name.startswith(_HANDLING)}
         known = set(tensors) - extra | {"voxels"}
         if meta.get("format") != FORMAT or known != set(_TENSORS):

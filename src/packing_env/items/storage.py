@@ -51,5 +51,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
         meta = tensors.pop(_META).numpy().tobytes()
         return tensors, dict(files.parse_json(meta))
-    except (EOFError, KeyError, MemoryError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (
+        EOFError, KeyError, MemoryError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile,
+    ) as error:  # fmt: skip
         raise StorageError(f"truncated, altered or of another format: {error}") from error

@@ -19,7 +19,7 @@ from packing_env.nesting.pieces import Leaving, leaving
 from packing_env.nesting.search import NestSearch
 from packing_env.plan import Packing, PlacedItem
 from packing_env.planner.copies import Fill, most_copies
-from packing_env.planner.fit import none_fits
+from packing_env.planner.fit import misfit, none_fits
 from packing_env.planner.reading.containers import (
     Containers,
     ContainerType,
@@ -168,7 +168,12 @@ def _level(
                 f"{' x '.join(map(str, level.container))} whole voxels; give a smaller cell that "
                 "divides the sides of container and parts"
             )
-        raise none_fits(order, free.tolist(), kind.unit, lambda _: TOO_LARGE)
+
+        def reason(number: int) -> str:
+            sides = [float(length) for length in order[number].lengths]
+            return misfit(order[number], sides, [(free + EXACT).tolist()]) or TOO_LARGE
+
+        raise none_fits(order, free.tolist(), kind.unit, reason)
     return level
 
 

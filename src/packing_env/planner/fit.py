@@ -64,7 +64,7 @@ def none_fits(
     smallest = min(range(len(sizes)), key=sizes.__getitem__)
     free, sides = (
         " x ".join(f"{float(length) / UNITS[unit]:.6g}" for length in lengths)
-        for lengths in (room, sizes[smallest])
+        for lengths in (room, parts[smallest].lengths)
     )
     return CatalogueError(
         f"no part fits into the container, of which {free} {unit} may be used; the smallest part, "

@@ -72,7 +72,7 @@ def _transitions() -> tuple[rewards.Metrics, rewards.Metrics, Tensor]:
 
     The rows of all steps are concatenated.
     """
-    env = make_env("cuboid_online", 8, illegal_action="noop", num_items=8, pool_size=64)
+    env = make_env("irregular", 8, illegal_action="noop", num_items=8, pool_size=64)
     root, rows = env.reset(), []
     generator = torch.Generator().manual_seed(0)
     for step in range(6):

@@ -175,3 +175,6 @@ def test_the_gpu_of_a_process(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     assert own_device("cuda") == torch.device("cuda", 1)
     assert taken == [1]
+    monkeypatch.delenv("LOCAL_RANK")  # a launcher such as srun
+    with pytest.raises(ConfigError, match="LOCAL_RANK='' must be the number of this process"):
+        own_device("cuda")

@@ -183,8 +183,9 @@ def _catalogue_of(
         if not all(misfits):
             raise
         parts = [part for part, _ in pairs]
-        own = container.type.unit
-        raise none_fits(parts, container.size, own, misfits.__getitem__) from error
+        x, y, height = container.size
+        room = (x - 2 * container.constraints.walls, y - 2 * container.constraints.walls, height)
+        raise none_fits(parts, room, container.type.unit, misfits.__getitem__) from error
     largest = float(catalogue.extent.max())
     check_size(catalogue, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
     log_warnings(catalogue)
