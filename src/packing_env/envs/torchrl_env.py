@@ -203,7 +203,7 @@ class PackingEnv(EnvBase):
         self._rows, self._seed = self._rows.to(self.device), self._seed.to(self.device)
         self.state = None if self.state is None else self.state.to(self.device)
         self._build(self.catalogue, self.instances)
-        if self.choices.masks:  # there are none before the first reset
+        if self.choices.masks:  # empty before the first reset
             masks = self.choices.masks.items()
             self.choices.show({key: mask.to(self.device) for key, mask in masks})
         return self

@@ -175,15 +175,17 @@ class Problem:
         self, container: Sides, types: Sequence[BoxType], rules: LoadRules | None = None
     ) -> None:
         self.rules = rules = rules or LoadRules()
-        given = [boxes for boxes in types if boxes.count]
-        self.active = rules != LoadRules() or any(t.on_like or t.layers < UNLIMITED for t in given)
+        present = [boxes for boxes in types if boxes.count]
+        self.active = rules != LoadRules() or any(
+            t.on_like or t.layers < UNLIMITED for t in present
+        )
         # 1. Subtract clearances from the room, and add gaps to the boxes.
         self.container = room = _sides(container, [-less for less in rules.room])
         self.gap = (rules.gap, rules.gap, 0)
         self._types = [[_sides(sides, self.gap) for sides in kind.orientations] for kind in types]
         # 2. Join equal types into kinds; leave out kinds that do not fit.
         fitting: dict[tuple[frozenset[Sides], tuple[object, ...]], list[int]] = {}
-        liked = {each.name for each in given if each.on_like}
+        liked = {each.name for each in present if each.on_like}
         for index, orientations in enumerate(self._types):
             fit = [s for s in orientations if all(map(int.__le__, s, room))]
             if fit and types[index].count:
