@@ -745,6 +745,12 @@ def test_files_in_a_folder_that_are_no_parts_are_skipped(
     assert str(tmp_path / "packed") in line
     add("b.step")
     assert "not read: b.step; convert STEP" in caplog.text
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    add(*(f"c{number}.txt" for number in range(8)))
+    assert "c6.txt and 3 more (.txt, link, loop); convert STEP" in caplog.text
+    (tmp_path / "link.stl").symlink_to(tmp_path / "moved.stl")  # not lost
+    assert "link" in [part.name for part in read_parts(str(tmp_path))]
     for name, remedy in (("b.step", "convert STEP"), ("b.zip", "unpack"), ("b.gltf", "single GLB")):
         (tmp_path / name).touch()
         with pytest.raises(ValueError, match=remedy):

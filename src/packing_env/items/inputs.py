@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -65,10 +66,10 @@ def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
 def _files_below(folder: Path) -> list[Path]:
     """List the supported files below a folder, sorted, without the parts of URDF trees in it.
 
-    A log line names the files that are left out. Hidden files, such as the ``._`` files of macOS,
-    are skipped without mention.
+    A log line names the files that are left out, also folders that are links or cannot be read.
+    Hidden files, such as the ``._`` files of macOS, are skipped without mention.
     """
-    below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    below = [path for path in sorted(folder.rglob("*")) if path.is_file() or _is_closed(path)]
     below = [file for file in below if not _is_hidden(file.relative_to(folder))]
     outputs = [file for file in below if _is_output(file)]
     below = [file for file in below if file not in outputs]
@@ -76,7 +77,7 @@ def _files_below(folder: Path) -> list[Path]:
     others = [file for file in below if file.suffix.lower() not in SUPPORTED]
     trees = [file for file in meshes if file.suffix.lower() == ".urdf"]
     parts = {part for tree in trees for part in urdf.referenced_files(tree)}
-    others = [file.relative_to(folder) for file in others if file.resolve() not in parts]
+    others = [file.relative_to(folder) for file in others if _real(file) not in parts]
     unread = _unread(others)
     if outputs:
         plans = ", ".join(dict.fromkeys(str(file.parent) for file in outputs))
@@ -86,7 +87,17 @@ def _files_below(folder: Path) -> list[Path]:
         raise CatalogueError("; ".join((reason, *unread)))
     if unread:
         _LOGGER.warning("%s: %s", folder, "; ".join(unread))
-    return [file for file in meshes if file.resolve() not in parts]
+    return [file for file in meshes if _real(file) not in parts]
+
+
+def _is_closed(path: Path) -> bool:
+    """Return whether a path is a link, or a folder that may not be read."""
+    return path.is_symlink() or (path.is_dir() and not os.access(path, os.R_OK | os.X_OK))
+
+
+def _real(path: Path) -> Path:
+    """Return the target of a path; unlike ``path.resolve``, also of links that form a loop."""
+    return Path(os.path.realpath(path))
 
 
 def _is_hidden(path: Path) -> bool:
@@ -108,7 +119,8 @@ def _unread(paths: Sequence[Path]) -> list[str]:
     if not names:
         return []
     listed = ", ".join(names[:_LISTED])
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    kinds = ", ".join(sorted({Path(name).suffix or name for name in names[_LISTED:]}))
+    more = f" and {len(names) - _LISTED} more ({kinds})" if kinds else ""
     suffixes = {Path(name).suffix.lower() for name in names}
     remedies = [remedy for kinds, remedy in _REMEDIES.items() if suffixes.intersection(kinds)]
     return [f"not read: {listed}{more}", *remedies]
