@@ -25,6 +25,12 @@ from packing_env.values import UNITS, ParameterError, read_unit
         ("1.200", Fraction(6, 5)),
         ("0,250", Fraction(1, 4)),
         ("1234,5", Fraction(2469, 2)),
+        ("1.200,5", Fraction(2401, 2)),
+        ("-1,200.5", Fraction(-2401, 2)),
+        ("1,200,500", 1200500),
+        ("1'200", 1200),
+        ("1\u00a0200", 1200),
+        ("1 200,5", Fraction(2401, 2)),
         ("1e3", 1000),
         ("1E-1", Fraction(1, 10)),
         ("3/8", Fraction(3, 8)),
@@ -49,8 +55,8 @@ def test_numbers_are_exact(value: Any, number: Any) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "", "x", "1_0", "1/0", "1 2", "1.2.3", "1,200", "1,200.5", "1.200,5", "1 200", "1'200",
-        "inf", "nan", float("inf"), float("nan"), True, None, "1e999999999", "٣", [1],
+        "", "x", "1_0", "1/0", "1 2", "1.2.3", "1,200", "1,20.5", "1,200,5", "1,200.", "0.200,5",
+        "1 200", "inf", "nan", float("inf"), float("nan"), True, None, "1e999999999", "٣", [1],
     ],
 )  # fmt: skip
 def test_what_is_no_number_or_may_be_two_is_refused(value: Any) -> None:

@@ -43,8 +43,12 @@ _VULGAR = {
 }  # fmt: skip
 _DECIMAL = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+))(?:e([+-]?\d+))?", re.IGNORECASE | re.ASCII)
 _MIXED = re.compile(r"([+-]?)\s*(?:(\d+)(?:\s+|-))?(\d+)\s*/\s*(\d+)", re.ASCII)
-_GROUPED = re.compile(r"[+-]?\d{1,3}(?:([.,' ])\d{3})+(?:[.,]\d*)?", re.ASCII)
-"""Groups of three digits: 1,200 and 1.200,5 and 1 200."""
+_GROUPED = re.compile(
+    r"([+-]?[1-9]\d{0,2}(?P<mark>[.,' ])\d{3}(?:(?P=mark)\d{3})*)(?:(?!(?P=mark))[.,](\d+))?",
+    re.ASCII,
+)
+"""Groups of three digits, and perhaps another mark and decimals: 1,200 and 1.200,5 and 1 200."""
+_BETWEEN = re.compile(r"\s*(?:[x*]|\sby\s)\s*")
 _PIECE = re.compile(
     r"([+-]?\s*[\d.,](?:[\d.,/\s-]*?)(?:e[+-]?\d+)?)\s*([^\W\d_]\D*|[\"']+)?",
     re.IGNORECASE,
@@ -79,8 +83,7 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
         return simple if math.isclose(simple, value, rel_tol=_ROUNDING) else shortest
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a number")
-    text = _plain(value)
-    _check_groups(value, text, decimal_comma)
+    text = _without_groups(value, _plain(value), decimal_comma)
     if (match := _DECIMAL.fullmatch(text)) and len(text) <= _MOST_DIGITS:
         exponent = int(match[2] or 0)
         if abs(exponent) <= _MOST_DIGITS:
@@ -99,25 +102,29 @@ def _plain(text: str) -> str:
     return text.strip()
 
 
-def _check_groups(value: str, text: str, decimal_comma: bool) -> None:
-    """Raise if a number has groups of three digits, which may be thousands or decimals."""
+def _without_groups(value: str, text: str, decimal_comma: bool) -> str:
+    """Return a number without the separators of its thousands.
+
+    Raises:
+        ValueError: The mark before a single group of three digits may also be decimal, a keyboard's
+            space may stand between two numbers, or commas are decimal in other numbers.
+    """
     grouped = _GROUPED.fullmatch(text)
     if grouped is None:
-        return
-    mark = grouped[1]
-    digits = text.lstrip("+-")
-    single = re.fullmatch(r"\d{1,3}[.,]\d{3}", digits)
-    plain = "," if decimal_comma else "."
-    if single and (mark == plain or (mark in ".," and digits.startswith("0"))):
-        return  # one decimal mark, as in 1.200 or 0,250
-    if single and mark in ".,":
-        as_decimal = digits.replace(",", ".")
-        as_thousands = digits.replace(mark, "")
+        return text
+    mark, digits = grouped["mark"], grouped[1].lstrip("+-")
+    if grouped[3] is None and digits.count(mark) == 1 and mark in ".,":
+        if mark == ("," if decimal_comma else "."):
+            return text
+        as_decimal, as_thousands = digits.replace(",", "."), digits.replace(mark, "")
         raise ValueError(
             f"{value!r} may be {as_decimal} or {as_thousands}: write thousands without a "
             f"separator, as {as_thousands}, or decimals as {float(as_decimal):g}"
         )
-    raise ValueError(f"{value!r} has separators of thousands; write it without them")
+    two = grouped[3] is None and " " in value.strip()
+    if two or (decimal_comma and mark == ","):
+        raise ValueError(f"{value!r} has separators of thousands; write it without them")
+    return f"{grouped[1].replace(mark, '')}.{grouped[3] or 0}"
 
 
 def is_number(value: Any, *, decimal_comma: bool = False) -> bool:

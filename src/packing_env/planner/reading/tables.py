@@ -41,6 +41,9 @@ _TIMES = re.compile(r"(?:(.*\S)\s+)?x(\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
 _DECIMAL = re.compile(r"[+-]?(?:\d+([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+|\d{4,}([.,])\d+)")
 _GROUP = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")
+_TEXT = re.compile(r'="([^"]*)"')
+"""A text as exports protect it from spreadsheets: ="007"."""
+_MARKS = re.compile(r"[^\d+-]")
 _LONGEST, _LONGEST_OF_SMALL = 20, 100
 """Metres. If a length would be longer than this, read with a separator of thousands, its mark is
 decimal. The second number holds for units up to a centimetre: a bar may have 24,000 mm."""
@@ -260,6 +263,8 @@ def decimal_comma(path: Path, delimiter: str, numbers: Sequence[tuple[int, str, 
 
 def _decimal_mark(text: str, unit: Fraction) -> str | None:
     """Return the decimal mark of a number if it cannot separate thousands."""
+    if len(set(marks := _MARKS.findall(text))) > 1:  # 1.250,5
+        return marks[-1]
     if group := _GROUP.fullmatch(text):
         thousands = abs(int(text.replace(group[1], "")))
         longest = _LONGEST if unit > Fraction(1, 100) else _LONGEST_OF_SMALL
