@@ -29,7 +29,7 @@ def counts(plan: Plan) -> dict[str, int]:
     return Counter(item.name for packing in plan.containers for item in packing.items)
 
 
-@pytest.mark.parametrize("words", [["{}", "x3"], ["{} x3"], ["{}  X3"]])
+@pytest.mark.parametrize("words", [["{}", "x3"], ["{}", "\u00d73"], ["{} x3"], ["{}  X3"]])
 def test_a_number_after_an_order_multiplies_it_in_one_word_or_two(
     words: list[str], kit: Path
 ) -> None:

@@ -52,6 +52,8 @@ def write(tmp_path: Path) -> Write:
 BUILT_IN = tuple(RULES)  # before tests register others
 MUG = [("mug", ("12", "10", "9"), 6, "mm")]
 MUG_CM = [("mug", ("6/5", "1", "9/10"), 6, "cm")]
+LONG = [("1250.5x1120.25x90", ("2501/2", "4481/4", "90"), 6, "mm")]
+HUGE = ("1.2e+07x1100x1100", ("12000000", "1100", "1100"), 1, "mm")
 METRES = ("3/250", "1/100", "9/1000")
 BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
 
@@ -68,6 +70,19 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name|dx|dy|dz|quantity\nmug|12|10|9|6\n", MUG),
         ("dx,dy,dz\n0.1,0.2,0.3\n", [("0.1x0.2x0.3", ("1/10", "1/5", "3/10"), 1, "mm")]),
         ('name,dx,dy,dz\na,10 1/2,"8,5",6 3/8\n', [("a", ("21/2", "17/2", "51/8"), 1, "mm")]),
+        # thousands beside decimals, or with marks that are never decimal
+        ("dx;dy;dz;qty\n1.250,5;1.120,25;90;6\n", LONG),
+        ('dx,dy,dz,qty\n"1,250.50","1,120.25",90,6\n', LONG),
+        ("dx;dy;dz;qty\n1'250.500;1\u2019120.25;90;6\n", LONG),
+        ("dx;dy;dz;qty\n1\u202f250,5;1 120,25;90;6\n", LONG),
+        ("dx;dy;dz\n12.000.000;1\u00a0100;1'100\n", [HUGE]),
+        # titles with other separators, and lines between rows
+        ("Miller Ltd., London\nname;dx;dy;dz;qty\nmug;12,0;10,0;9,0;6\n", MUG),
+        ("Order 4711; May\nname,dx,dy,dz,qty\nmug,12,10,9,6\n", MUG),
+        (
+            "---------\n|name|dx|dy|dz|qty|\n|---|---|\n---,---,---\n|mug|12|10|9|6|\n---------\n",
+            MUG,
+        ),
         # names of columns
         ("Item, Length ,WIDTH,height,Qty\nmug,12,10,9,6\n", MUG),
         ("SKU,L,W,H,pcs\nmug,12,10,9,6\n", MUG),
@@ -92,7 +107,18 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("Longueur en pouces;Largeur;Hauteur\n1;2;3\n", [("1x2x3", ("1", "2", "3"), 1, "in")]),
         ("Largo (centímetros);Ancho;Alto\n1;2;3\n", [("1x2x3", ("1", "2", "3"), 1, "cm")]),
         ("Part No,Artikel-Nr.,Réf.,Código,Item Code,dx,dy,dz,qty\n,,,,mug,12,10,9,6\n", MUG),
+        # letters of the sides, and other signs between them
+        ("name,size,qty\nmug,L12 x W10 x H9,6\n", MUG),
+        ("name;size;qty\nmug;H: 9 x B: 10 x L: 12 mm;6\n", MUG),
+        ("name,size,qty\nmug,12mm L x 10mm W x 9mm H,6\n", MUG),
+        ("name,size,qty\nmug,12 by 10 by 9 mm,6\n", MUG),
+        ("name,size,qty\nmug,12x10x9 [mm],6\n", MUG),
+        ("name,size,qty\nmug,12\u271510 \u2716 9,6\n", MUG),
         # the order of the sides beside their name, or their unit
+        ("name,L*W*H (mm),qty\nmug,12*10*9,6\n", MUG),
+        ("Teil;Maße (BxTxH);Stk\nmug;12x10x9;6\n", MUG),
+        ("name,Outer dimensions LxWxH (mm),qty\nmug,12x10x9,6\n", MUG),
+        ("itemName,lengthMm,widthMm,heightMm,orderQty,UoM\nmug,12,10,9,6,mm\n", MUG),
         ("name,Dimensions (LxWxH),qty\nmug,12x10x9 mm,6\n", MUG),
         ("Teil;Maße (L x B x H in mm);Stk\nmug;12x10x9;6\n", MUG),
         ("item;Size L*W*H (mm);qty\nmug;12*10*9;6\n", MUG),
@@ -126,6 +152,7 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("# my order\n\nname,dx,dy,dz,quantity,,\n\n#old,1,1,1,1\nmug,12,10,9,6,,,\n,,,\n", MUG),
         ("mug,12,10,9,6\n", MUG),
         ("name,dx,dy,dz,quantity,remarks,checked by\nmug,12,10,9,6,,\n", MUG),
+        ('name,dx,dy,dz,quantity\n="mug",="12","=""10""",9,6\n', MUG),
         # signs of other keyboards, and a mark where two files were joined
         ("品名,サイズ,個数\nmug,１２×１０×９ミリ,6個\n", MUG),
         ("Название;Габариты;Кол.\nmug;12х10х9 мм;6 шт.\n", MUG),
@@ -145,6 +172,9 @@ ENCODINGS = {
     "latin-1": (LATIN, "Kühlbox"),
     "cp1252": (LATIN, "Kühlbox"),
     # names of columns show an older encoding
+    "cp1250": ("Nazwa;Długość [mm];Szerokość;Wysokość;Ilość [szt.]", "Żółty"),
+    "iso8859_2": ("Nazwa;Długość [mm];Szerokość;Wysokość;Ilość (szt.)", "Żółty"),
+    "cp1254": ("Ürün;Uzunluk (mm);Genişlik;Yükseklik;Adet", "Kağıt"),
     "cp1251": ("Название;Длина, мм;Ширина, мм;Высота, мм;Количество", "Коробка"),
     "gb18030": ("品名;长度(mm);宽度(mm);高度(mm);数量", "纸箱"),
     "cp932": ("品名;長さ(mm);幅(mm);高さ(mm);個数", "ケース"),
@@ -170,8 +200,12 @@ def test_other_encodings_are_refused_with_the_remedy(
 
 
 @pytest.mark.parametrize(
-    "cell", ["6", " 6 ", "6.0", "0.6e1", "6 pcs", "6 Stück", "6 stk.", "6 ctns", "x6", "6x", "× 6"]
-)
+    "cell",
+    [
+        "6", " 6 ", "6.0", "0.6e1", "6 pcs", "6 Stück", "6 stk.", "6 ctns", "x6", "6x", "× 6",
+        "EA 6", "pcs: 6", "6 Nos", "* 6",
+    ],
+)  # fmt: skip
 def test_quantities_as_people_write_them(cell: str, write: Write) -> None:
     assert rows(write(f"name;dx;dy;dz;qty\nmug;12;10;9;{cell}\n")) == MUG
 
@@ -180,6 +214,7 @@ def test_quantities_as_people_write_them(cell: str, write: Write) -> None:
     ("text", "line"),
     [
         ("12,10,9\n", "no header; the columns are read as dx, dy, dz"),
+        ("name,dx,dy,dz\na,1,2,3\n#4 bolt,1,2,3\n", "not read as entries: line 3 (#4 bolt)"),
         ("name,dx,dy,dz,group\na,1,2,3,1\nb,1,2,3,\n", "without a group, so unloaded first: b"),
         ("dx,dy,dz,unit\n1,2,3,cm\n2,2,3,\n", "others, such as 2x2x3, none"),
         (
@@ -261,6 +296,15 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,Size (HxWxL)\na,1x2x3\n", "line 1: 'Size .HxWxL.': unit 'HxWxL' is unknown"),
         (",dx,dy,dz\n0,1,2,3\n", "line 2: '0' in column 1, without a name; .* remove it"),
         ("dx,dy,dz,stackable,do not stack\n1,2,3,no,no\n", "line 2: stackable and no_stacking"),
+        ("name,lxwxh\na,30-20-10\n", "line 2: lxwxh='30-20-10' must be three sides"),
+        ("name,lxwxh\na,L30 x W20 x D10 x 2\n", "line 2: lxwxh=.* must be three sides"),
+        ("name,lxwxh\na,L30 x W20 x L10\n", "line 2: 'l', 'w': a box has three sides; add"),
+        ("dx;dy;dz\n12,5;1,250.5;3\n", "dy='1,250.5' .* has separators of thousands"),
+        ("name,dx,dy,dz,qty\na,1,2,3,4\nTotal pieces,,,,4\n", "line 3: 'Total pieces' has no"),
+        ("dx,dy,dz,qty\n1,2,3,-\n", "line 2: qty is empty"),
+        ("dx,dy,dz,qty\n1,2,3,Box 12\n", "line 2: qty='Box 12' must be a number"),
+        ("dx,dy,dz\n1,n/a,3\n", "line 2: no dy; a box has three sides"),
+        ("dx,dy,dz,max_load\n1,2,3,none\n", "line 2: max_load='none' must be a number"),
         ("name,lxwxh\na,1/2/3\n", "line 2: lxwxh='1/2/3' must be three sides, as in 30x20x10"),
         ("name,sides\na,1x2\n", "line 2: sides='1 x 2' must be three sides"),
         ("Packing list\nname,colour\n", "line 1: 'Packing list' is not supported"),
@@ -411,6 +455,10 @@ LANGUAGES = {
     "it": "Descrizione;Lunghezza;Larghezza;Altezza;Quantità;Peso (kg)",
     "nl": "Omschrijving;Lengte;Breedte;Hoogte;Aantal;Gewicht",
     "pl": "Nazwa;Długość (mm);Szerokość;Wysokość;Ilość;Waga w kg",
+    "tr": "Ürün;Uzunluk (mm);Genişlik;Yükseklik;Adet;AĞIRLIK (kg)",
+    "cs": "Název;Délka (mm);Šířka;Výška;Množství;Hmotnost (kg)",
+    "sv": "Artikel;Längd (mm);Bredd;Höjd;Antal;Vikt (kg)",
+    "da": "Vare;Længde (mm);Bredde;Højde;Antal;Vægt (kg)",
     "pt": "Descrição;Comprimento (mm);Largura;Altura;Quantidade;Peso",
     "ru": "Наименование;Длина, мм;Ширина, мм;Высота, мм;Кол-во;Вес, кг",
     "zh": "品名;长度（毫米）;宽度（毫米）;高度（毫米）;数量（箱）;毛重（公斤）",
@@ -474,6 +522,14 @@ def test_weights_with_units(header: str, cell: str, kilograms: float, write: Wri
     assert part.handling == {"weight": kilograms}
     if header == "weight":
         assert Part(sides=(1, 2, 3), handling={"weight": cell}).handling == part.handling
+
+
+@pytest.mark.parametrize("word", ["-", "–", "n/a", "N.A.", "NA", "NULL", "k.A."])
+def test_words_for_no_value(word: str, write: Write) -> None:
+    columns = "name,weight,max_load,fragile,stop,value,layers,faces,upright,together,file"
+    together = {"together": word} if word in ("NA", "NULL") else {}  # which may be labels
+    (part,) = read_parts(write(f"{columns},dx,dy,dz,qty\n{word},{f'{word},' * 10}3,2,1,6\n"))
+    assert (part.name, part.handling, part.faces, part.quantity) == (word, together, (), 6)
 
 
 def test_documents_are_read_as_written(write: Write) -> None:
@@ -602,6 +658,7 @@ SHEETS: dict[str, list[list[Any]]] = {
     "Text, without 0 at the end": [["dx", "dy", "dz"], ["1.225", "1", "2"]],
     "Metres": [["dx (m)", "dy", "dz"], ["1.200", "1.800", "1.250"]],
     "Mixed": [["dx", "dy", "dz"], [1.225, "2,5", 2]],
+    "Merged": [["sides", "qty", "stop"], ["12x10x9", 6, 2], ["1x1x1", 6]],
     "Beside": [["dx", None, "dy", None, "dz", None], [1.125, "mm", 2, "mm", 3, "mm"]],
 }
 
@@ -614,6 +671,7 @@ def test_workbooks(tmp_path: Path) -> None:
         page = book.create_sheet(title)
         for cells in lines:
             page.append(cells)
+    book["Merged"].merge_cells("C2:C3")
     book.save(file)
     assert rows(file) == rows(f"{file}:Titled") == MUG
     assert rows(f"{file}:Number")[0][1] == ("49/40", "1", "2")
@@ -628,6 +686,7 @@ def test_workbooks(tmp_path: Path) -> None:
         "Text": "or 1200: write thousands",
         "Text, without 0 at the end": "or 1225: write thousands .* store it as a number",
         "Dated": "line 2: A2 is a date",
+        "Merged": "line 3: C3 is merged with C2; write the value in each row",
         "Formula": "formula of A2 has no value",
         "Othr": "no sheet 'Othr', did you mean Other",
     }.items():

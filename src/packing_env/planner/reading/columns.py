@@ -9,10 +9,10 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from packing_env.names import close_names
-from packing_env.planner.reading.lengths import like_number
+from packing_env.planner.reading.lengths import like_number, split_unit
 from packing_env.planner.reading.synonyms import (
     IN,
     MEANING,
@@ -46,8 +46,9 @@ _WEIGHT_NAMES = ("lbs", "kgs", "grams")
 _UNCLEAR = ("in", "to", "t", "g", "m")
 """Units that may be words at the end of a title, as in ``stack up to``."""
 _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
-_ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|w\s*[x*]\s*d)\s*[x*]\s*h\b", re.IGNORECASE)
+_ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|[wb]\s*[x*]\s*[dt])\s*[x*]\s*h\b", re.IGNORECASE)
 """The order of the sides beside their name, as in ``Dimensions (L x W x H)``."""
+_LETTERS = re.compile(r"[^\W\d_]+")
 _EITHER = {
     "nombre": ("name", "quantity"),
     **dict.fromkeys(("rotatable", "drehbar"), ("turn", "tiltable")),
@@ -299,7 +300,7 @@ def _read_column(title: str, name: str, columns: Columns) -> _Column:
             raise OrderError(f"{title!r}: unit {unit!r} is unknown{hint}")
     if key in WEIGHTS and (bracket or is_weight_unit(unit)):
         return _Column(title, stem, key, weight_unit(repr(title), unit))
-    if key in ("quantity", columns.count) and unit.lower() in PIECES:
+    if key in ("quantity", columns.count) and plain(unit) in PIECES:
         return _Column(title, stem, key)
     if bracket and key in columns.keys and _is_yes_no(unit):
         return _Column(title, stem, key)
@@ -335,8 +336,8 @@ def _without_order(title: str) -> str:
     """Return a name of the sides without their order, and without brackets."""
     bare, count = _ORDER.subn(" ", keyboard_signs(title))
     bare = re.sub(r"[()\[\]]", " ", bare)
-    named = meaning(plain(bare)) == "sides" or meaning(plain(bare).partition("_")[0]) == "sides"
-    return bare if count and named else title
+    words = (plain(bare), *plain(bare).split("_"))
+    return bare if count and any(meaning(word) == "sides" for word in words) else title
 
 
 def _key(word: str, columns: Columns) -> str:
@@ -378,3 +379,21 @@ def _sides(titles: Mapping[str, str]) -> dict[str, str]:
         others = " and ".join(key for key in axes if key not in titles)
         raise OrderError(f"{names}: a box has three sides; add {others}")
     return dict(zip(axes, SIDES, strict=True))
+
+
+def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:
+    """Return the number and unit of each side; letters as in ``L40 x W30 x H20`` give the order.
+
+    Raises:
+        OrderError: The letters are not those of three sides.
+    """
+    letters = [m for piece in map(str, pieces) for m in _LETTERS.finditer(piece)]
+    letters = [letter for letter in letters if meaning(plain(letter[0])) in _MEASURES]
+    if len(letters) != 3 or [letter.string for letter in letters] != list(pieces):
+        return [split_unit(piece) for piece in pieces]
+    axes = _sides({meaning(plain(letter[0])): letter[0] for letter in letters})
+    order = sorted(range(3), key=lambda n: axes[meaning(plain(letters[n][0]))])
+    bare = [letter.string[: letter.start()] + letter.string[letter.end() :] for letter in letters]
+    pairs = [split_unit(piece.strip(" .:=")) for piece in bare]
+    own = all(unit for _, unit in pairs)  # otherwise a unit after the last side applies to all
+    return [(pairs[n][0], pairs[n if own else k][1]) for k, n in enumerate(order)]

@@ -94,9 +94,10 @@ def has_entry(path: Path, row: Row, keys: Sequence[str]) -> bool:
                 f"{place}: {cell!r} in column {number + 1}, without a name; name the "
                 "column, or remove it"
             )
-        if number in row.unclear and key != LEFT_OUT:
-            raise OrderError(f"{place}: {row.unclear[number]}")
-    if filled.keys() == {"name"}:
+    for number, reason in row.unclear.items():
+        if number < len(keys) and keys[number] != LEFT_OUT:
+            raise OrderError(f"{place}: {reason}")
+    if "name" in filled and filled.keys() <= {"name", *_SUMS}:
         raise OrderError(f"{place}: {filled['name']!r} has no sides; give them, or remove the row")
     return True
 

@@ -50,7 +50,7 @@ _GROUPED = re.compile(
 """Groups of three digits, and perhaps another mark and decimals: 1,200 and 1.200,5 and 1 200."""
 _BETWEEN = re.compile(r"\s*(?:[x*]|\sby\s)\s*")
 _PIECE = re.compile(
-    r"([+-]?\s*[\d.,](?:[\d.,/\s-]*?)(?:e[+-]?\d+)?)\s*([^\W\d_]\D*|[\"']+)?",
+    r"([+-]?\s*[\d.,](?:[\d.,/\s-]*?)(?:e[+-]?\d+)?)\s*[(\[]?([^\W\d_][^\d)\]]*|[\"']+)?[)\]]?",
     re.IGNORECASE,
 )
 """A number with an optional unit."""
@@ -152,6 +152,11 @@ def split_unit(value: Any) -> tuple[Any, str | None]:
     if piece is None or not piece[2] or not is_unit(piece[2]):
         return value, None
     return piece[1], piece[2]
+
+
+def split_sides(text: str) -> list[str]:
+    """Split ``40 x 30 x 20``, or with ``*`` or ``by`` between the sides."""
+    return _BETWEEN.split(keyboard_signs(text).lower())
 
 
 def in_feet(value: Any) -> bool:
@@ -265,7 +270,7 @@ def exact_lengths(name: str, text: str, count: int, example: str) -> tuple[list[
         ParameterError: The text does not have this form, or a unit is missing or unknown.
     """
     wrong = f"{name}={text!r} must be {count} lengths and a unit, as in {example}"
-    pieces = keyboard_signs(text).lower().replace("*", "x").split("x")
+    pieces = split_sides(text)
     pairs: list[tuple[str, str | None]] = []
     for piece in pieces:
         if in_feet(piece):

@@ -24,6 +24,7 @@ from packing_env.planner.reading.columns import (
     OF_PALLETS,
     SIDES,
     WEIGHTS,
+    by_letters,
     named_columns,
     num_names,
     read_header,
@@ -34,12 +35,20 @@ from packing_env.planner.reading.headings import (
     with_weight_unit,
     without_titles,
 )
-from packing_env.planner.reading.lengths import exact, exact_side, in_one_unit, metres, split_unit
+from packing_env.planner.reading.lengths import (
+    exact,
+    exact_side,
+    in_one_unit,
+    like_number,
+    metres,
+    split_sides,
+    split_unit,
+)
 from packing_env.planner.reading.row_numbers import check_row_numbers, check_single
-from packing_env.planner.reading.synonyms import PIECES, YES_NO, meaning, plain
+from packing_env.planner.reading.synonyms import YES_NO, is_blank, meaning, plain, without_pieces
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, Header, OrderError, Row, Table
 from packing_env.planner.reading.weights import read_weight
-from packing_env.values import check_names, is_unit, keyboard_signs, read_unit
+from packing_env.values import check_names, is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -66,9 +75,7 @@ _NO_HEADER = Header()
 _NUMBERS = (*SIDES, "quantity", "group", "number", "cost", "priority", "value", *WEIGHTS)
 _WHOLE = ("quantity", "number", "priority")
 _FLAGS = ("stackable", "no_stacking", "fragile", "upright", "tiltable", "on_like", "turn")
-_COUNT = re.compile(r"(?:[x*]\s*)?([+-]?\d.*?)\s*([^\W\d_]\D*)?", re.IGNORECASE)
-"""A quantity: 12, 12 pcs, x12 or 12x."""
-_DIGITS = re.compile(r"[+-]?\d[\d.,]*", re.ASCII)
+_DIGITS = re.compile(r"[+-]?\d[\d.,]*(?:['\u2019\u00a0\u202f]\d{3}[\d.,]*)*", re.ASCII)
 _Raw = tuple[str, dict[str, Any], Header]
 """Place, values and columns of an entry."""
 
@@ -125,16 +132,15 @@ def _entries(
         _LOGGER.warning("%s: columns are read by meaning: %s", path, ", ".join(renamed))
     entries = []
     for place, values, header in raw:
+        values = {key: "" if is_blank(key, value) else value for key, value in values.items()}
         try:
-            if values.get("quantity", 1) in ("", None):
+            if values.get("quantity", 1) == "":
                 name = header.title("quantity")
                 raise OrderError(f"{name} is empty; write a number, or 0 to leave the part out")
             check_single(str(values.get("row", "")), header.title("row"))
             own = with_weight_unit(header, values)
             known = {
-                key: typed(key, value, comma, own)
-                for key, value in values.items()
-                if value not in ("", None)
+                key: typed(key, value, comma, own) for key, value in values.items() if value != ""
             }
             entries.append(Entry(place, _with_sides(known, header, comma, columns.needed)))
         except (TypeError, ValueError) as error:
@@ -160,6 +166,9 @@ def _table_entries(
     first = table.rows[0].cells
     rows = [row for row in table.rows if row.cells != first] if named else table.rows
     rows = [row for row in rows if has_entry(path, row, keys)]
+    if out := [row for row in table.comments if sum(map(like_number, row.cells)) >= 3]:
+        names = ", ".join(f"line {row.line} ({row.cells[0]})" for row in out[:8])
+        _LOGGER.warning("%s: comments, not read as entries: %s", path, names)
     numbers = [
         (row.line, number, _unit_of(key, cell, row, header, unit))
         for row in rows
@@ -186,7 +195,7 @@ def _unit_of(key: str, cell: str, row: Row, header: Header, unit: str | None) ->
     """Return the unit of a length, in metres; 0 for other values and for lengths without a unit."""
     if key not in _LENGTHS:
         return Fraction(0)
-    _, own = split_unit(keyboard_signs(cell).lower().replace("*", "x").split("x")[-1])
+    _, own = split_unit(split_sides(cell)[-1])
     stated = _by_key(header.keys, row.cells).get("unit")
     word = own or stated or header.units.get(key) or header.unit or unit or ""
     return metres(word) if is_unit(word) else Fraction(0)
@@ -279,16 +288,14 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
     if key in ("faces", *OF_PALLETS, "cut"):
         return str(value).replace(",", ".") if comma else value
     if key == "sides":
-        words = keyboard_signs(value).lower().replace("*", "x") if isinstance(value, str) else ""
-        pieces = words.split("x") if words else list(value)
-        return [split_unit(piece) for piece in pieces]
+        pieces = split_sides(value) if isinstance(value, str) else list(value)
+        return by_letters(pieces)
     if key in _LENGTHS:
         return _side(name, value, header.units.get(key) or header.unit)
     if key in WEIGHTS:
         return read_weight(name, value, header.weights.get(key, ""), decimal_comma=comma)
     if key == "quantity" and isinstance(value, str):
-        count = _COUNT.fullmatch(keyboard_signs(value).strip())
-        value = count[1] if count and plain(count[2] or "x") in PIECES else value
+        value = without_pieces(value)
     return _number(name, value, comma, whole=key in _WHOLE)
 
 

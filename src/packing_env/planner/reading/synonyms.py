@@ -8,31 +8,38 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Any
 
 from packing_env.values import keyboard_signs
 
 _SYNONYMS = {
     "length": "l len länge laenge longueur long largo longitud lunghezza lung lengte długość dł "
-    "comprimento длина дл 长 长度 長 長度 長さ 縦 たて",
+    "comprimento длина дл 长 长度 長 長度 長さ 縦 たて "
+    "uzunluk boy délka längd længde lengde",
     "width": "w b breadth breite br largeur larg ancho anchura larghezza breedte szerokość szer "
-    "largura ширина шир 宽 宽度 寬 寬度 幅 横",
+    "largura ширина шир 宽 宽度 寬 寬度 幅 横 "
+    "genişlik en šířka bredd bredde",
     "depth": "d t thickness tiefe profondeur prof profundidad fondo profondità spessore épaisseur "
     "espesor grosor dicke stärke diepte dikte głębokość grubość profundidade espessura глубина "
-    "толщина 深 深度 深さ 奥行 奥行き 厚 厚度 厚さ 厚み",
+    "толщина 深 深度 深さ 奥行 奥行き 厚 厚度 厚さ 厚み "
+    "derinlik hloubka djup dybde",
     "height": "h höhe hoehe hauteur haut alto altura altezza hoogte wysokość wys высота выс 高 "
-    "高度 高さ",
+    "高度 高さ "
+    "yükseklik výška höjd højde høyde",
     "x": "dx size_x",
     "y": "dy size_y",
     "z": "dz size_z",
     "sides": "size dimension dimensions dims measurement measurements abmessungen abmessung maße "
     "dimensiones medidas dimensioni dimensões misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh "
     "l_x_w_x_h lxlxh l_x_l_x_h размер размеры габариты дxшxв 尺寸 规格 規格 外寸 サイズ 寸法 "
-    "长宽高 長寬高 长x宽x高 長x寬x高 縦x横x高さ",
+    "长宽高 長寬高 长x宽x高 長x寬x高 縦x横x高さ "
+    "bxtxh wxdxh lxwxd ölçüler rozměry mått mål meas dim 外箱尺寸 纸箱尺寸 外箱规格",
     "quantity": "qty q count pcs pieces ordered_qty order_qty order_quantity qty_ordered "
     "quantity_ordered no_of_pcs no_of_pieces number_of_pieces menge anzahl stück stueck stk "
     "stückzahl stueckzahl quantité qté nombre_de_pièces nb cantidad cant piezas uds quantità "
     "q.tà pezzi pz aantal stuks ilość liczba szt sztuk sztuki quantidade qtd qtde количество "
-    "кол-во кол шт штук 数量 數量 个数 個数 件数 件數 箱数 台数 枚数",
+    "кол-во кол шт штук 数量 數量 个数 個数 件数 件數 箱数 台数 枚数 "
+    "adet miktar množství počet antal liefermenge",
     "row": "pos position line no nr lfd_nr ligne num "
     "núm riga regel lp l.p № №_п/п n° n.º 序号 序號 番号 行番号",
     "name": "description sku item id ref code model title article part label product goods cargo "
@@ -43,19 +50,22 @@ _SYNONYMS = {
     "descrizione articolo codice cod prodotto naam omschrijving artikelcode beschrijving nazwa "
     "opis artykuł towar indeks descrição artigo produto название наименование артикул товар "
     "номенклатура описание деталь 名称 名稱 名前 品名 品番 商品 商品名 商品名称 产品 产品名称 "
-    "產品名稱 货物 货物名称 货名 物料 型号 部品 部品名",
+    "產品名稱 货物 货物名称 货名 物料 型号 部品 部品名 "
+    "ürün malzeme açıklama název položka artikl benämning vare varenavn",
     "file": "filename file_name path mesh datei fichier archivo bestand plik файл 文件 檔案 "
     "ファイル",
     "unit": "units uom dimension_unit dimensions_unit dim_unit dim_uom dimension_uom size_unit "
     "size_uom length_unit length_uom me mengeneinheit "
     "unit_of_dimension abmessungseinheit längeneinheit maßeinheit einheit unité unidad unità "
-    "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位",
+    "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位 "
+    "birim jednotka enhet enhed",
     "weight": "mass wt unit_weight weight_pc weight_pcs weight_per_piece "
     "weight_per_pc weight_per_unit weight_per_box weight_per_carton weight_each gewicht masse "
     "gross_wt gross_mass "
     "stückgewicht stueckgewicht poids peso masa waga gross_weight bruttogewicht poids_brut "
     "peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто масса_брутто 重量 重さ "
-    "毛重 单重 單重 质量 質量 kg gew",
+    "毛重 单重 單重 质量 質量 kg gew "
+    "ağırlık hmotnost váha vikt vekt vægt poids_unitaire peso_unitario einzelgewicht",
     "weight_unit": "weight_uom wt_uom wt_unit unit_of_weight gewichtseinheit gew.einh "
     "unité_de_poids unidad_de_peso unità_di_peso gewichtseenheid 重量单位 重量單位 重量単位",
     "max_load": "traglast auflast max_auflast charge_max carga_max carico_max max_belasting "
@@ -94,14 +104,17 @@ _NUMBERS_OF = (
     "", "no_of_", "number_of_", "nr_of_", "anzahl_", "nb_", "nb_de_", "nombre_de_", "numero_de_",
     "aantal_",
 )  # fmt: skip
-_PIECES = (
-    "x pcs pc piece pieces items each ea unit units stk stück stueck st szt uds ud pz шт штук box "
-    "carton ctn case package pkg parcel crate pallet pallets karton kiste paket caja "
-    "个 個 件 箱 台 本 枚 只"
+_COUNTS = (
+    "x pcs pc pce piece pieces items each ea nos unit units stk stück stueck st szt uds ud pz adet "
+    "шт штук 个 個 件 台 本 枚 只"
+)
+_PACKAGE = (
+    "box carton ctn case package pkg parcel crate pallet pallets karton kiste paket caja koli 箱"
 )
 _TOTALS = (
-    "total totals sum subtotal grand_total summe gesamt gesamtsumme zwischensumme somme totaux "
-    "suma totale somma totaal som razem łącznie итого всего 合计 合計 总计 總計 総計 小计 小計"
+    "total totals sum subtotal sub_total grand_total summe gesamt gesamtsumme zwischensumme somme "
+    "totaux suma totale somma totaal som razem łącznie итого всего 合计 合計 总计 總計 総計 "
+    "小计 小計"
 )
 _GOODS = (
     "box", "carton", "ctn", "case", "package", "pkg", "parcel", "pallet", "piece", "item",
@@ -115,16 +128,21 @@ _OF_GOODS = (
 )  # fmt: skip
 IN = ("_in", "_en", "_w", "_в")
 """Words between a name and a unit: Gewicht in kg, poids en kg, waga w kg."""
+_PLAIN = str.maketrans("łı", "li")
+_TIMES = re.compile(r"(?<=\w)\s*\*\s*(?=\w)")
+_CAMEL = re.compile(r"(?<=[a-z]{2})(?=[A-Z])")
+"""The places of underscores in lengthCm; not in LxWxH or UoM."""
 _VOICED = "\u3099\u309a"
 """Marks that turn a kana into another letter, as Ku into Gu; they are not accents."""
 
 
 def plain(text: str) -> str:
     """Return a name in lower case without accents, with one underscore between words."""
-    letters = unicodedata.normalize("NFKD", text.strip().strip("#").strip().lower())
+    words = _CAMEL.sub("_", text.strip().strip("#").strip())
+    letters = unicodedata.normalize("NFKD", words.lower())
     letters = "".join(c for c in letters if c in _VOICED or not unicodedata.combining(c))
-    letters = keyboard_signs(unicodedata.normalize("NFC", letters)).replace("ł", "l")
-    return re.sub(r"\.?[\s_/,-]+", "_", letters).strip("_.:?*")
+    letters = keyboard_signs(unicodedata.normalize("NFC", letters)).translate(_PLAIN)
+    return re.sub(r"\.?[\s_/,-]+", "_", _TIMES.sub("x", letters)).strip("_.:?*")
 
 
 PACKAGES = frozenset(number + plain(w) for number in _NUMBERS_OF for w in _PACKAGES.split())
@@ -157,7 +175,27 @@ YES_NO = dict.fromkeys(map(plain, _YES.split()), True) | dict.fromkeys(
     map(plain, _NO.split()), False
 )
 """Words of a cell that is true or false."""
-PIECES = frozenset(map(plain, _PIECES.split())) | PACKAGES
-"""Units of a quantity."""
+_BEFORE = frozenset(map(plain, _COUNTS.split()))
+"""Units of a quantity, also before it; a ``Box 12`` may be a box of 12."""
+PIECES = _BEFORE | frozenset(map(plain, _PACKAGE.split())) | PACKAGES
+"""Units after a quantity."""
+_COUNT = re.compile(r"(?:([^\W\d_][^\d+-]*)|\*\s*)?([+-]?\d.*?)\s*([^\W\d_]\D*)?")
+_BLANK = frozenset(("-", "--", "---", "–", "—", "n/a", "n.a.", "na", "null", "k.a."))
+"""Words of a cell without a value; not ``none`` or ``nil``, which may be 0."""
+_LABELS = {"name": _BLANK, "together": {"na", "null"}}
+"""Blank words that may be labels, by key."""
 TOTALS = frozenset(map(plain, _TOTALS.split()))
 """Words that mark a row of totals."""
+
+
+def is_blank(key: str, value: Any) -> bool:
+    """Return whether a cell has no value, as with ``-`` or ``N/A``; names are kept."""
+    word = str(value).strip().lower()
+    return value in ("", None) or (word in _BLANK and word not in _LABELS.get(key, ()))
+
+
+def without_pieces(count: str) -> str:
+    """Return the number of a quantity such as ``12 pcs``, ``pcs 12``, ``x12`` or ``12x``."""
+    match = _COUNT.fullmatch(keyboard_signs(count).strip())
+    named = match and plain(match[1] or "x") in _BEFORE and plain(match[3] or "x") in PIECES
+    return match[2] if match and named else count

@@ -33,11 +33,16 @@ _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 """The first line with which spreadsheets name the separator."""
 _WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
 """Bytes that are read as Windows-1252. Other bytes are letters of older encodings."""
-_OLD = ("cp1252", "cp1251", "gb18030", "cp932", "big5")
-"""Older encodings: of Western and Russian Windows, and of China, Japan and Taiwan."""
+_OLD = ("cp1252", "cp1250", "iso8859_2", "cp1254", "cp1251", "gb18030", "cp932", "big5")
+"""Older encodings: of Western, Central European, Turkish and Russian Windows, of Linux in Central
+Europe, and of China, Japan and Taiwan."""
 _CELL = re.compile(r"[;,\t|(\[\n]|\uff08")
 """Characters that separate the names of columns from each other and from their units."""
-_TIMES = re.compile(r"(?:(.*\S)\s+)?x(\d+)", re.IGNORECASE | re.DOTALL)
+_BEGINNING = 4096
+"""Characters of a file that are searched for names of columns."""
+_RULE = re.compile(r"[-=+|:;,\s]*(?:---|===)[-=+|:;,\s]*")
+"""A line between the rows of a list, as SAP prints."""
+_TIMES = re.compile(r"(?:(.*\S)\s+)?[x\u00d7](\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
 _DECIMAL = re.compile(r"[+-]?(?:\d+([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+|\d{4,}([.,])\d+)")
 _GROUP = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")
@@ -186,7 +191,8 @@ def _decoded(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)):
             raise OrderError(f"{path}: cannot be read: {error}; {_SAVE}") from error
-    encoding = max(_OLD, key=lambda each: _num_names(data, each))
+    start = data[:_BEGINNING]
+    encoding = max(_OLD, key=lambda each: _num_names(_CELL.split(start.decode(each, "replace"))))
     if encoding != _OLD[0]:
         with contextlib.suppress(UnicodeDecodeError):
             text = data.decode(encoding)
@@ -200,10 +206,9 @@ def _decoded(path: Path, data: bytes) -> str:
     return data.decode("cp1252")
 
 
-def _num_names(data: bytes, encoding: str) -> int:
-    """Return how many names of columns the beginning of a text has in an encoding."""
-    cells = _CELL.split(data[:4096].decode(encoding, "replace"))
-    return sum(plain(cell) in MEANING for cell in cells)
+def _num_names(cells: Sequence[str]) -> int:
+    """Return how many cells are names of columns, perhaps with a unit in brackets."""
+    return sum(plain(_CELL.split(cell.strip('"'))[0]) in MEANING for cell in cells)
 
 
 def read_csv(path: Path) -> Table:
@@ -217,10 +222,9 @@ def read_csv(path: Path) -> Table:
     if named:
         lines[0] = ""
     comments = {number: line for number, line in enumerate(lines, 1) if line.lstrip()[:1] == "#"}
-    for number in comments:
-        lines[number - 1] = ""
+    lines = ["" if line.lstrip()[:1] == "#" or _RULE.fullmatch(line) else line for line in lines]
     text = "\n".join(lines)
-    mark = named[1] if named else files.delimiter(text.lstrip("\n"))
+    mark = named[1] if named else _delimiter(text)
     reader = csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=mark != "\t")
     rows, line = [], 1
     try:
@@ -234,6 +238,16 @@ def read_csv(path: Path) -> Table:
         tuple(new_row(n, text.split(mark)) for n, text in comments.items()),
         mark,
     )
+
+
+def _delimiter(text: str) -> str:
+    """Return the separator that gives a line most names of columns, or else that of the first line.
+
+    Titles above the names may have other marks, as in ``Miller Ltd., London``.
+    """
+    marks = (files.delimiter(text.lstrip("\n")), *";\t|,")
+    lines = text[:_BEGINNING].split("\n")
+    return max(marks, key=lambda mark: max(_num_names(line.split(mark)) for line in lines))
 
 
 def decimal_comma(path: Path, delimiter: str, numbers: Sequence[tuple[int, str, Fraction]]) -> bool:
@@ -275,7 +289,7 @@ def _decimal_mark(text: str, unit: Fraction) -> str | None:
 
 def new_row(line: int, cells: Any) -> Row:
     """Return a row without the empty cells at its end."""
-    stripped = [str(cell).strip() for cell in cells]
+    stripped = [_TEXT.sub(r"\1", str(cell).strip()) for cell in cells]
     while stripped and not stripped[-1]:
         stripped.pop()
     return Row(line, tuple(stripped))
@@ -311,12 +325,16 @@ def read_workbook(path: Path, sheet: str = "") -> Table:
     hidden = [line for line, row in page.row_dimensions.items() if row.hidden]
     if hidden:
         _LOGGER.warning("%s: hidden rows are read too: %s", path, ", ".join(map(str, hidden[:8])))
+    merged = _merged_below(page)
     rows: list[Row] = []
     comments: list[Row] = []
     for line, cells in enumerate(page.iter_rows(), 1):
         read = [_cell(cell, texts[cell.coordinate].value) for cell in cells]
         floats = frozenset(n for n, cell in enumerate(cells) if isinstance(cell.value, float))
         unclear = {n: reason for n, (_, reason) in enumerate(read) if reason}
+        unclear |= {
+            n: merged[at] for n, cell in enumerate(cells) if (at := cell.coordinate) in merged
+        }
         row = replace(new_row(line, [text for text, _ in read]), floats=floats, unclear=unclear)
         if row.cells:
             comment = row.cells[0].startswith("#") and 0 not in unclear  # not an error, as in #N/A
@@ -341,6 +359,18 @@ def _open(path: Path, data_only: bool) -> Any:
         if isinstance(error, OrderError):
             raise
         raise OrderError(f"{path}: is not an XLSX workbook; save it as XLSX or CSV") from error
+
+
+def _merged_below(page: Any) -> dict[str, str]:
+    """Return why cells that are merged with a cell of a row above cannot be read."""
+    return {
+        cell.coordinate: f"{cell.coordinate} is merged with {area.start_cell.coordinate}; write "
+        "the value in each row"
+        for area in page.merged_cells.ranges
+        for row in page.iter_rows(area.min_row + 1, area.max_row, area.min_col, area.max_col)
+        for cell in row
+        if area.start_cell.value is not None
+    }
 
 
 def _cell(cell: Any, formula: Any) -> tuple[str, str]:
