@@ -301,6 +301,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,lxwxh\na,L30 x W20 x L10\n", "line 2: 'l', 'w': a box has three sides; add"),
         ("dx;dy;dz\n12,5;1,250.5;3\n", "dy='1,250.5' .* has separators of thousands"),
         ("name,dx,dy,dz,qty\na,1,2,3,4\nTotal pieces,,,,4\n", "line 3: 'Total pieces' has no"),
+        (
+            'name,dx,dy,dz\na,1,2,3\n"5"" lid,1,2,3\nlid 5",1,2,3\n',
+            "line 3: a quotation mark holds rows",
+        ),
         ("dx,dy,dz,qty\n1,2,3,-\n", "line 2: qty is empty"),
         ("dx,dy,dz,qty\n1,2,3,Box 12\n", "line 2: qty='Box 12' must be a number"),
         ("dx,dy,dz\n1,n/a,3\n", "line 2: no dy; a box has three sides"),
@@ -347,6 +351,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,dx,dy,dz,qty\nmug,12,10,9,6\nPacked by Jim\n", "line 3: 'Packed by Jim' has no"),
         ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),
         ("name,file\nlid,lid.stl\n", "order.csv, line 2: lid.stl: no such file"),
+        ("name,file\nlid,a\\lid.stl\n", "order.csv, line 2: a/lid.stl: no such file"),
         ("name,file\nlid,Order.CSV\n", "no such file in .*, did you mean order"),
     ],
 )

@@ -276,7 +276,7 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
         ValueError: The value does not suit the key.
     """
     if key in ("name", "file", "together", "row"):
-        return str(value)
+        return str(value).replace("\\", "/") if key == "file" else str(value)  # Windows folders
     name = header.title(key)
     if key == "unit":
         return read_unit(name, str(value))

@@ -54,8 +54,8 @@ _SYNONYMS = {
     "ürün malzeme açıklama název položka artikl benämning vare varenavn",
     "file": "filename file_name path mesh datei fichier archivo bestand plik файл 文件 檔案 "
     "ファイル",
-    "unit": "units uom dimension_unit dimensions_unit dim_unit dim_uom dimension_uom size_unit "
-    "size_uom length_unit length_uom me mengeneinheit "
+    "unit": "units uom dimension_unit dimension_units dimensions_unit dim_unit dim_uom "
+    "dimension_uom size_unit size_uom length_unit length_uom me mengeneinheit "
     "unit_of_dimension abmessungseinheit längeneinheit maßeinheit einheit unité unidad unità "
     "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位 "
     "birim jednotka enhet enhed",
@@ -66,7 +66,7 @@ _SYNONYMS = {
     "peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто масса_брутто 重量 重さ "
     "毛重 单重 單重 质量 質量 kg gew "
     "ağırlık hmotnost váha vikt vekt vægt poids_unitaire peso_unitario einzelgewicht",
-    "weight_unit": "weight_uom wt_uom wt_unit unit_of_weight gewichtseinheit gew.einh "
+    "weight_unit": "weight_units weight_uom wt_uom wt_unit unit_of_weight gewichtseinheit gew.einh "
     "unité_de_poids unidad_de_peso unità_di_peso gewichtseenheid 重量单位 重量單位 重量単位",
     "max_load": "traglast auflast max_auflast charge_max carga_max carico_max max_belasting "
     "нагрузка макс_нагрузка максимальная_нагрузка 承重 最大承重 最大载荷 耐荷重 最大荷重",
@@ -94,8 +94,8 @@ _SYNONYMS = {
     "weight_limit": "payload max_weight nutzlast zuladung charge_utile carga_útil portata "
     "laadvermogen ładowność грузоподъёмность макс_вес 载重 最大载重 載重 最大積載量",
 }  # fmt: skip
-_YES = "true yes y on 1 x ✓ ✔ ja j wahr oui vrai si verdadero vero tak sim да 是 可 はい"
-_NO = "false no n off 0 nein falsch non faux falso nee nie nao нет 否 不可 いいえ"
+_YES = "true yes y on 1 x ✓ ✔ ja j wahr oui vrai si verdadero vero tak sim evet ano да 是 可 はい"
+_NO = "false no n off 0 nein falsch non faux falso nee nie nao nej hayır ne нет 否 不可 いいえ"
 _PACKAGES = (
     "boxes cartons ctns cases packages pkgs parcels crates kartons kisten pakete packstücke colli "
     "kolli colis bultos cajas scatole"

@@ -23,6 +23,7 @@ from typing import Any
 from packing_env import files
 from packing_env.extras import require
 from packing_env.names import close_names
+from packing_env.planner.reading.lengths import like_number
 from packing_env.planner.reading.synonyms import MEANING, plain
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -229,6 +230,9 @@ def read_csv(path: Path) -> Table:
     rows, line = [], 1
     try:
         for cells in reader:
+            held = [row.split(mark) for cell in cells for row in cell.split("\n") if row != cell]
+            if any(sum(map(like_number, row)) >= 3 for row in held):
+                raise OrderError(f"{path}, line {line}: a quotation mark holds rows; close it")
             rows.append(new_row(line, cells))
             line = reader.line_num + 1
     except csv.Error as error:
