@@ -18,6 +18,8 @@ from packing_env.values import Count, Length, Option, ParameterError, check, rea
 
 UNITS_PER_KG = 1_000_000
 """Milligrams per kilogram; weights are whole milligrams, so that their sums are exact."""
+_FLOAT_ERROR = 1e-2
+"""Milligrams by which a float may differ from the weight that it stands for."""
 MAX_WEIGHT = 1e6
 """Largest weight in kilograms, so that sums of moments stay below 2^63."""
 CELL_MARGIN = 1e-6
@@ -339,4 +341,16 @@ def level_of(height: float, cell: float) -> float:
 
 def milligrams(name: str, weight: float) -> int:
     """Convert kilograms to whole milligrams; raise unless the weight is in 0..MAX_WEIGHT."""
-    return round(read(name, weight, Annotated[float, WEIGHT]) * UNITS_PER_KG)
+    kilograms = read(name, weight, Annotated[float, WEIGHT])
+    if name.rpartition(".")[2] == "weight":
+        return math.floor(kilograms * UNITS_PER_KG + _FLOAT_ERROR)
+    return limit_in_mg(kilograms)
+
+
+def limit_in_mg(kilograms: float) -> int:
+    """Return a limit in whole milligrams.
+
+    Limits are rounded up and weights down. Otherwise three boxes of 10 lb would be 1 mg too heavy
+    for a limit of 30 lb.
+    """
+    return math.ceil(kilograms * UNITS_PER_KG - _FLOAT_ERROR)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.plan_files import checked as checked_file
 from tests.plan_files import refused, violation_of
-from tests.planner.orders import BOTH, GRID, checked, on
+from tests.planner.orders import BOTH, GRID, box, checked, on
 
 import packing_env as pe
 from packing_env import planner
@@ -102,6 +102,17 @@ def test_a_plan_that_breaks_a_rule_is_refused(
     for entry in plan["items"]:
         entry.get("handling", {}).pop("faces", None)
     assert checked_file(plan | {"constraints": {}}, tmp_path).holds
+
+
+@BOTH
+def test_limits_in_pounds_are_reached(stability: str, tmp_path: Path) -> None:
+    """Weights are whole milligrams, and 10 lb are not."""
+    order = [box("a", 10, 10, 10, quantity=3, weight="10 lb", max_load="20 lb")]
+    plan = pe.pack(order, "10x10x30mm", 0.2, **on(stability), weight_limit="30 lb")
+    assert checked(plan, tmp_path).num_packed == 3
+    order = [box("a", 10, 10, 10, quantity=3, weight="10.00001 lb")]
+    plan = pe.pack(order, "10x10x30mm", 0.2, **on(stability), weight_limit="30 lb")
+    assert checked(plan, tmp_path).num_packed == 2
 
 
 @pytest.mark.parametrize("rule", [{"weight_limit": 3.0}, {"balance": 0.5}, {"max_load": True}])

@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.constraints import CELL_MARGIN, CLEARANCE_SLACK, UNITS_PER_KG, is_whole, level_of
+from packing_env.constraints import CELL_MARGIN, CLEARANCE_SLACK, is_whole, level_of, limit_in_mg
 from packing_env.core import heightmap as hm
 from packing_env.core.ground import Landing
 from packing_env.core.orientation import surfaces
@@ -257,7 +257,7 @@ def _allowed_items(
     allowed = torch.ones_like(item_id, dtype=torch.bool)
     if rules.weight_limit is not None:
         total = torch.where(packed.there, packed["weight"], 0).sum(1, keepdim=True)
-        limit = round(rules.weight_limit * UNITS_PER_KG)
+        limit = limit_in_mg(rules.weight_limit)
         allowed = allowed & (total + catalogue["weight"][item_id] <= limit)
     # Once a fragile item is packed, only fragile items may follow.
     if rules.fragile == "last":

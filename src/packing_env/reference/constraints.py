@@ -20,6 +20,16 @@ UNLIMITED = 2**62
 """A limit that no load reaches, milligrams."""
 
 
+def weight_in_mg(kilograms: float) -> int:
+    """Return a weight in whole milligrams, rounded down; 0.01 mg is an error of the float."""
+    return math.floor(kilograms * 1e6 + 0.01)
+
+
+def limit_in_mg(kilograms: float) -> int:
+    """Return a limit in whole milligrams, rounded up, so that 3 x 10 lb are within 30 lb."""
+    return math.ceil(kilograms * 1e6 - 0.01)
+
+
 @dataclass(frozen=True)
 class Handling:
     """The attributes of an item.
@@ -50,8 +60,8 @@ class Handling:
         # Attributes that belong to no placement, or that are checked elsewhere.
         others = ("faces", "turn", "priority", "value", "together")
         values = {name: value for name, value in entries.items() if name not in others}
-        kilograms = [name for name in ("weight", "max_load") if name in values]
-        return cls(**values | {name: round(values[name] * 1_000_000) for name in kilograms})
+        whole = {"weight": weight_in_mg, "max_load": limit_in_mg}
+        return cls(**values | {n: read(values[n]) for n, read in whole.items() if n in values})
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,7 @@ class Constraints:
             max_load=entries.get("max_load", False),
             fragile=entries.get("fragile"),
             lifo=entries.get("lifo", False),
-            weight_limit=None if limit is None else round(limit * 1_000_000),
+            weight_limit=None if limit is None else limit_in_mg(limit),
             balance=entries.get("balance"),
             clearance=cls.steps_of(gap, cell),
             walls=cls.steps_of(entries.get("wall_clearance", gap), cell),
