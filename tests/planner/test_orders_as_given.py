@@ -548,6 +548,11 @@ def test_documents_are_read_as_written(write: Write) -> None:
     assert rows(file) == [("a", ("1/10", "2", "3/8"), 1, "mm")]
     entry = {"sku": 4711, "description": "a", "sides": [1, 2, 3]}
     assert rows(write(json.dumps([entry]), "a.json")) == [("4711 a", ("1", "2", "3"), 1, "mm")]
+    three = {name: {"value": 1.125, "unit": "CM"} for name in ("length", "width", "height")}
+    entry = {"sku": "a", "dimensions": three, "weight": {"value": 1.5, "unit": "POUNDS"}}
+    file = write(json.dumps({"items": [entry]}), "a.json")
+    assert rows(file) == [("a", ("9/8", "9/8", "9/8"), 1, "cm")]
+    assert read_parts(file)[0].handling == {"weight": 0.680388555}
     (part,) = read_parts(
         write("- {sides: [1, 2, 3], fragile: true, faces: ['+z', '-z']}", "a.yaml")
     )
@@ -561,6 +566,9 @@ def test_documents_are_read_as_written(write: Write) -> None:
         ('[{"length (cm)": 1, "width": 2, "height": 3, "unit": "mm"}]', "units differ: cm, mm"),
         ('[{"size": {"length": 1, "width": 2, "height": NaN}}]', "part 1: height=nan must be"),
         ('[{"size": [1, 2, 3], "qty": null}]', "part 1: qty is empty"),
+        ('[{"size": {"length": 1, "width": 2, "height": 3}, "L": 9}]', "'length' and 'L' mean the"),
+        ('[{"size": {"L": 1, "W": 2, "H": 3, "unit": "mm"}, "unit": "cm"}]', "'unit' and 'unit'"),
+        ("parts: [{sides: 3x2x1}]\nitems: [{sides: 3x2x1}]\n", "write one list, alone or under"),
         ('[{"size": [1, 2, 3], "qty": 1, "count": 2}]', "'qty' and 'count' mean the same"),
         ('[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
         ("- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),

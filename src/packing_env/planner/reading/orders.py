@@ -225,26 +225,35 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
             unit = read_unit("unit", str(value["unit"])) if "unit" in value else None
         except ValueError as error:
             raise OrderError(f"{path}: {error}") from error
-        value = next((value[title] for title in columns.titles if title in value), None)
+        lists = [value[title] for title in columns.titles if title in value]
+        value = lists[0] if len(lists) == 1 else None
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
-        raise OrderError(f"{path}: {columns.needed}")
+        titles = " or ".join(columns.titles)
+        raise OrderError(f"{path}: write one list, alone or under {titles}; {columns.needed}")
     entries: list[_Raw] = []
     for number, entry in enumerate(value, 1):
         place = f"{columns.titles[0].removesuffix('s')} {number}"
-        single = _with_single_sides(entry)
-        header = named_columns(f"{path}, {place}", list(map(str, single)), columns)
+        pairs = _flat(entry)
+        header = named_columns(f"{path}, {place}", [str(key) for key, _ in pairs], columns)
         stated = {"unit": header.unit} if header.unit else {}
-        entries.append((place, stated | _by_key(header.keys, list(single.values())), header))
+        entries.append((place, stated | _by_key(header.keys, [v for _, v in pairs]), header))
     return entries, unit
 
 
-def _with_single_sides(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry in which nested sides are moved to the level of the other keys."""
-    single: dict[str, Any] = {}
+def _flat(entry: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the keys and values of an entry, with nested sides beside the other keys.
+
+    ``{value: 12, unit: cm}`` becomes ``12 cm``.
+    """
+    pairs: list[tuple[str, Any]] = []
     for key, value in entry.items():
-        nested = isinstance(value, Mapping) and meaning(plain(str(key))) == "sides"
-        single |= value if nested else {key: value}
-    return single
+        if isinstance(value, Mapping) and meaning(plain(str(key))) == "sides":
+            pairs += _flat(value)
+        elif isinstance(value, Mapping) and set(value) == {"value", "unit"}:
+            pairs.append((key, f"{value['value']} {value['unit']}"))
+        else:
+            pairs.append((key, value))
+    return pairs
 
 
 # ---------------------------------------------------------------------- values
