@@ -671,6 +671,7 @@ SHEETS: dict[str, list[list[Any]]] = {
     "Text, without 0 at the end": [["dx", "dy", "dz"], ["1.225", "1", "2"]],
     "Metres": [["dx (m)", "dy", "dz"], ["1.200", "1.800", "1.250"]],
     "Mixed": [["dx", "dy", "dz"], [1.225, "2,5", 2]],
+    "Shown": [["name", "dx", "dy", "dz", "qty", "weight"], [7, 1.125, 10, 9, 6, 500]],
     "Merged": [["sides", "qty", "stop"], ["12x10x9", 6, 2], ["1x1x1", 6]],
     "Beside": [["dx", None, "dy", None, "dz", None], [1.125, "mm", 2, "mm", 3, "mm"]],
 }
@@ -685,12 +686,17 @@ def test_workbooks(tmp_path: Path) -> None:
         for cells in lines:
             page.append(cells)
     book["Merged"].merge_cells("C2:C3")
+    formats = ("000", '0.000" cm"', '#,##0\\ "cm"', '0" CM";-0" CM"', '0" pcs"', '0.0 "g"')
+    for cell, shown in zip(book["Shown"][2], formats, strict=True):
+        cell.number_format = shown
     book.save(file)
     assert rows(file) == rows(f"{file}:Titled") == MUG
     assert rows(f"{file}:Number")[0][1] == ("49/40", "1", "2")
     assert rows(f"{file}:Other")[0][1] == ("3/10", "1", "2")
     assert rows(f"{file}:Metres")[0][1] == ("6/5", "9/5", "5/4")
     assert rows(f"{file}:Beside")[0][1] == ("9/8", "2", "3")
+    assert rows(f"{file}:Shown") == [("007", ("9/8", "10", "9"), 6, "cm")]
+    assert read_parts(f"{file}:Shown")[0].handling == {"weight": 0.5}
     assert rows(f"{file}:Mixed")[0][1] == ("49/40", "5/2", "2")
     assert rows(f"{file}:Shipped", columns={"Ship": ""}) == MUG
     for title, message in {

@@ -1,4 +1,7 @@
-"""Rows that are no entries: titles, names in two rows, units, and totals; cells of units."""
+"""Rows that are no entries: titles, names in two rows, units, and totals; cells of units.
+
+Columns that number rows or boxes have no other effect; they are checked here.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from packing_env.planner.reading.columns import (
     same_title,
     unit_of,
 )
-from packing_env.planner.reading.lengths import in_feet, is_number, like_number
-from packing_env.planner.reading.synonyms import PIECES, TOTALS, plain
+from packing_env.planner.reading.lengths import exact, in_feet, is_number, like_number
+from packing_env.planner.reading.synonyms import PIECES, TOTALS, numbers_goods, plain
 from packing_env.planner.reading.tables import Columns, Header, OrderError, Row, Table, new_row
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
 from packing_env.values import is_unit
@@ -30,6 +33,7 @@ _LOGGER = logging.getLogger("packing_env.planner")
 _SUMS = {"quantity", "weight", "value", "cost", "unit", "weight_unit"}
 """Columns that a row of totals fills."""
 _WORD = re.compile(r"[\s_()\[\]]+")
+_RANGE = re.compile(r"\s*(\d+)\s*(?:[-‒–—~&,/]|to|\.\.+)\s*(\d+).*", re.DOTALL)
 
 
 def without_titles(path: Path, table: Table, columns: Columns) -> Table:
@@ -209,3 +213,25 @@ def with_weight_unit(header: Header, values: dict[str, Any]) -> Header:
             f"{header.title('weight_unit')}={word!r}: the header states {others.pop()}"
         )
     return replace(header, weights=dict.fromkeys(WEIGHTS, unit))
+
+
+def check_row_numbers(path: Path, rows: Sequence[Row], column: int, title: str) -> None:
+    """Raise if row numbers may be quantities: a single number is not 1, or they do not increase."""
+    cells = [row.cells[column] for row in rows if column < len(row.cells)]
+    numbers = [exact(cell) for cell in cells if is_number(cell)]
+    rising = all(one < other for one, other in pairwise(numbers))
+    if not rising or (len(numbers) == 1 and numbers != [1]):
+        raise OrderError(f"{path}: {title!r} may count rows or boxes; name it row or quantity")
+
+
+def check_single(number: str, title: str) -> None:
+    """Raise if the number of a carton may stand for several, as in ``1-10`` under ``Carton No.``.
+
+    Raises:
+        OrderError: The number is a range.
+    """
+    span = _RANGE.fullmatch(number)
+    if span and int(span[1]) < int(span[2]) and numbers_goods(plain(title)):
+        raise OrderError(
+            f"{title}={number!r} may be several boxes; write a row for each, or their quantity"
+        )

@@ -30,6 +30,8 @@ from packing_env.planner.reading.columns import (
     read_header,
 )
 from packing_env.planner.reading.headings import (
+    check_row_numbers,
+    check_single,
     has_entry,
     join_units,
     with_weight_unit,
@@ -44,10 +46,10 @@ from packing_env.planner.reading.lengths import (
     split_sides,
     split_unit,
 )
-from packing_env.planner.reading.row_numbers import check_row_numbers, check_single
 from packing_env.planner.reading.synonyms import YES_NO, is_blank, meaning, plain, without_pieces
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, Header, OrderError, Row, Table
 from packing_env.planner.reading.weights import read_weight
+from packing_env.planner.reading.workbooks import read_workbook
 from packing_env.values import check_names, is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -112,7 +114,7 @@ def read_entries(
     """
     suffix = path.suffix.lower()
     if suffix in TABLE_SUFFIXES:
-        table = tables.read_workbook(path, sheet) if suffix in WORKBOOKS else tables.read_csv(path)
+        table = read_workbook(path, sheet) if suffix in WORKBOOKS else tables.read_csv(path)
         try:
             raw, stated, comma = _table_entries(path, table, columns, unit)
             return _entries(path, raw, stated, comma, columns)

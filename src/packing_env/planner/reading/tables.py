@@ -1,4 +1,4 @@
-"""Readers of the rows of an order file: CSV in any usual encoding, and sheets of XLSX workbooks.
+"""The rows and columns of an order file, and the reader of CSV in any usual encoding.
 
 A row has its line number and its cells; comments and empty rows are left out.
 :mod:`packing_env.planner.reading.orders` interprets the columns.
@@ -12,24 +12,20 @@ import csv
 import io
 import logging
 import re
-import warnings
-import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from packing_env import files
-from packing_env.extras import require
-from packing_env.names import close_names
 from packing_env.planner.reading.lengths import like_number
 from packing_env.planner.reading.synonyms import MEANING, plain
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-_OTHER_SHEETS = (".xls", ".ods", ".numbers")
-WORKBOOKS = (".xlsx", ".xlsm", *_OTHER_SHEETS)
+OTHER_SHEETS = (".xls", ".ods", ".numbers")
+WORKBOOKS = (".xlsx", ".xlsm", *OTHER_SHEETS)
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 """The first line with which spreadsheets name the separator."""
 _WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
@@ -53,8 +49,6 @@ _MARKS = re.compile(r"[^\d+-]")
 _LONGEST, _LONGEST_OF_SMALL = 20, 100
 """Metres. If a length would be longer than this, read with a separator of thousands, its mark is
 decimal. The second number holds for units up to a centimetre: a bar may have 24,000 mm."""
-_SIGNIFICANT = 15
-"""Significant digits of a spreadsheet; further digits are rounding errors of its arithmetic."""
 
 
 class OrderError(ValueError):
@@ -297,104 +291,3 @@ def new_row(line: int, cells: Any) -> Row:
     while stripped and not stripped[-1]:
         stripped.pop()
     return Row(line, tuple(stripped))
-
-
-# ---------------------------------------------------------------------- workbooks
-
-
-def read_workbook(path: Path, sheet: str = "") -> Table:
-    """Read the rows of a sheet of an XLSX workbook, by default the first sheet.
-
-    Warnings name hidden rows and, if no sheet was chosen, the sheets that are not read.
-
-    Raises:
-        OrderError: The workbook cannot be read, or has no such sheet.
-        MissingPackageError: openpyxl is not installed.
-    """
-    if path.suffix.lower() in _OTHER_SHEETS:
-        raise OrderError(f"{path}: is not read; save it as XLSX or CSV")
-    if not path.is_file():
-        raise OrderError(f"{path}: cannot be read: no such file")
-    values, formulas = (_open(path, data_only) for data_only in (True, False))
-    names = [page.title for page in values.worksheets]
-    if not names or (sheet and sheet not in names):
-        hint = close_names(sheet, names)
-        raise OrderError(f"{path}: no sheet {sheet!r}{hint}; sheets: {', '.join(names)}")
-    chosen, remark = sheet or names[0], ""
-    if not sheet and len(names) > 1:
-        others = ", ".join(names[1:])
-        remark = f"sheet {chosen} is read, not {others}; {path.name}:NAME reads another"
-        _LOGGER.warning("%s: %s", path, remark)
-    page, texts = values[chosen], formulas[chosen]
-    hidden = [line for line, row in page.row_dimensions.items() if row.hidden]
-    if hidden:
-        _LOGGER.warning("%s: hidden rows are read too: %s", path, ", ".join(map(str, hidden[:8])))
-    merged = _merged_below(page)
-    rows: list[Row] = []
-    comments: list[Row] = []
-    for line, cells in enumerate(page.iter_rows(), 1):
-        read = [_cell(cell, texts[cell.coordinate].value) for cell in cells]
-        floats = frozenset(n for n, cell in enumerate(cells) if isinstance(cell.value, float))
-        unclear = {n: reason for n, (_, reason) in enumerate(read) if reason}
-        unclear |= {
-            n: merged[at] for n, cell in enumerate(cells) if (at := cell.coordinate) in merged
-        }
-        row = replace(new_row(line, [text for text, _ in read]), floats=floats, unclear=unclear)
-        if row.cells:
-            comment = row.cells[0].startswith("#") and 0 not in unclear  # not an error, as in #N/A
-            (comments if comment else rows).append(row)
-    return Table(tuple(rows), tuple(comments), sheet=remark)
-
-
-def _open(path: Path, data_only: bool) -> Any:
-    """Open a workbook with the values of its formulas, or with the formulas."""
-    openpyxl = require("openpyxl", "XLSX orders")
-    try:
-        data = files.read_bytes(path)
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if sum(member.file_size for member in archive.infolist()) > files.MAX_BYTES:
-                raise OrderError(f"{path}: is too large unpacked; save it as CSV")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about features of Excel that are not read
-            return openpyxl.load_workbook(io.BytesIO(data), data_only=data_only)
-    except OSError as error:
-        raise OrderError(f"{path}: cannot be read: {files.reason(error)}") from error
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
-        if isinstance(error, OrderError):
-            raise
-        raise OrderError(f"{path}: is not an XLSX workbook; save it as XLSX or CSV") from error
-
-
-def _merged_below(page: Any) -> dict[str, str]:
-    """Return why cells that are merged with a cell of a row above cannot be read."""
-    return {
-        cell.coordinate: f"{cell.coordinate} is merged with {area.start_cell.coordinate}; write "
-        "the value in each row"
-        for area in page.merged_cells.ranges
-        for row in page.iter_rows(area.min_row + 1, area.max_row, area.min_col, area.max_col)
-        for cell in row
-        if area.start_cell.value is not None
-    }
-
-
-def _cell(cell: Any, formula: Any) -> tuple[str, str]:
-    """Return the text of a cell, and why it cannot be used if it is not text or a number.
-
-    Numbers are rounded to the digits of the spreadsheet.
-    """
-    value = cell.value
-    if value is None:
-        if isinstance(formula, str) and formula.startswith("="):
-            return formula, (
-                f"the formula of {cell.coordinate} has no value; open the file in a spreadsheet "
-                "program and save it"
-            )
-        return "", ""
-    if isinstance(value, str) and cell.data_type == "e":
-        return value, f"{cell.coordinate} is {value}"
-    if isinstance(value, float):
-        return f"{value:.{_SIGNIFICANT}g}", ""
-    if isinstance(value, (str, int)):  # a bool too
-        return str(value), ""
-    reason = f"{cell.coordinate} is a date ({value}); format the column as text or numbers"
-    return str(value), reason
