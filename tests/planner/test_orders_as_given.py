@@ -305,6 +305,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
             'name,dx,dy,dz\na,1,2,3\n"5"" lid,1,2,3\nlid 5",1,2,3\n',
             "line 3: a quotation mark holds rows",
         ),
+        ("dx,dy,dz,Stop\n1,2,3,Oslo\n", "Stop='Oslo' must be a number .1 is unloaded first.: 'O"),
         ("dx,dy,dz,qty\n1,2,3,-\n", "line 2: qty is empty"),
         ("dx,dy,dz,qty\n1,2,3,Box 12\n", "line 2: qty='Box 12' must be a number"),
         ("dx,dy,dz\n1,n/a,3\n", "line 2: no dy; a box has three sides"),

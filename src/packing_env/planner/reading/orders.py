@@ -76,6 +76,7 @@ _LENGTHS = (*SIDES, "sides")
 _NO_HEADER = Header()
 _NUMBERS = (*SIDES, "quantity", "group", "number", "cost", "priority", "value", *WEIGHTS)
 _WHOLE = ("quantity", "number", "priority")
+_HINTS = {"group": " (1 is unloaded first)", "priority": " (1 comes first)"}
 _FLAGS = ("stackable", "no_stacking", "fragile", "upright", "tiltable", "on_like", "turn")
 _DIGITS = re.compile(r"[+-]?\d[\d.,]*(?:['\u2019\u00a0\u202f]\d{3}[\d.,]*)*", re.ASCII)
 _Raw = tuple[str, dict[str, Any], Header]
@@ -307,7 +308,7 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
         return read_weight(name, value, header.weights.get(key, ""), decimal_comma=comma)
     if key == "quantity" and isinstance(value, str):
         value = without_pieces(value)
-    return _number(name, value, comma, whole=key in _WHOLE)
+    return _number(key, name, value, comma)
 
 
 def _side(name: str, value: Any, stated: str | None) -> tuple[Any, str | None]:
@@ -318,7 +319,7 @@ def _side(name: str, value: Any, stated: str | None) -> tuple[Any, str | None]:
     return number, own or stated
 
 
-def _number(name: str, value: Any, comma: bool, whole: bool) -> int | float:
+def _number(key: str, name: str, value: Any, comma: bool) -> int | float:
     """Return a number; a count must be whole.
 
     Raises:
@@ -327,10 +328,11 @@ def _number(name: str, value: Any, comma: bool, whole: bool) -> int | float:
     try:
         number = exact(value, decimal_comma=comma)
     except ValueError as error:
-        raise OrderError(f"{name}={value!r} must be a number: {error}") from None
+        hint = _HINTS.get(key, "")
+        raise OrderError(f"{name}={value!r} must be a number{hint}: {error}") from None
     if number.denominator == 1:
         return int(number)
-    if whole:
+    if key in _WHOLE:
         raise OrderError(f"{name}={value!r} must be a whole number")
     return float(number)
 
