@@ -56,12 +56,12 @@ _SIGNS = str.maketrans(
     | {
         "\u2019": "'", "\u2032": "'", "\u201d": '"', "\u2033": '"',
         "\u00d7": "x", "\u2715": "x", "\u2716": "x", "\u0445": "x", "\u0425": "X",
-        "\u2212": "-", "\u00b5": "\u03bc",
+        "\u2212": "-", "\u00b5": "\u03bc", "\u339c": "mm", "\u339d": "cm", "\u338f": "kg",
         "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "\u3000": " ",
     }
 )  # fmt: skip
 """Typographic quotation marks, multiplication and minus signs, micro signs and spaces, full-width
-forms and the Cyrillic letter Kha (as in 60x40), and the keyboard signs that replace them.
+forms and units, and the Cyrillic letter Kha (as in 60x40), and the signs that replace them.
 """
 
 

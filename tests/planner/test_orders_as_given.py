@@ -111,6 +111,8 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name,size,qty\nmug,L12 x W10 x H9,6\n", MUG),
         ("name;size;qty\nmug;H: 9 x B: 10 x L: 12 mm;6\n", MUG),
         ("name,size,qty\nmug,12mm L x 10mm W x 9mm H,6\n", MUG),
+        ("name,size,qty\nmug,12mm(L)*10mm(W)*9mm(H),6\n", MUG),
+        ("name,size,qty\nmug,12 long x 10 wide x 9 high,6\n", MUG),
         ("name,size,qty\nmug,12 by 10 by 9 mm,6\n", MUG),
         ("name,size,qty\nmug,12x10x9 [mm],6\n", MUG),
         ("name,size,qty\nmug,12\u271510 \u2716 9,6\n", MUG),
@@ -155,6 +157,7 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ('name,dx,dy,dz,quantity\n="mug",="12","=""10""",9,6\n', MUG),
         # signs of other keyboards, and a mark where two files were joined
         ("品名,サイズ,個数\nmug,１２×１０×９ミリ,6個\n", MUG),
+        ("品名,サイズ,個数\nmug,12×10×9\u339c,6個\n", MUG),
         ("Название;Габариты;Кол.\nmug;12х10х9 мм;6 шт.\n", MUG),
         ("name,dx,dy,dz,quantity\n\ufeffmug,12,10,9,6\n", MUG),
         ('name,dx,dy,dz\n"1,200",1,2,3\n', [("1,200", ("1", "2", "3"), 1, "mm")]),

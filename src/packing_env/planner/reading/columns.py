@@ -48,7 +48,7 @@ _UNCLEAR = ("in", "to", "t", "g", "m")
 _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
 _ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|[wb]\s*[x*]\s*[dt])\s*[x*]\s*h\b", re.IGNORECASE)
 """The order of the sides beside their name, as in ``Dimensions (L x W x H)``."""
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = re.compile(r"[(\[]?([^\W\d_]+)[)\]]?")
 _EITHER = {
     "nombre": ("name", "quantity"),
     **dict.fromkeys(("rotatable", "drehbar"), ("turn", "tiltable")),
@@ -388,11 +388,11 @@ def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:
         OrderError: The letters are not those of three sides.
     """
     letters = [m for piece in map(str, pieces) for m in _LETTERS.finditer(piece)]
-    letters = [letter for letter in letters if meaning(plain(letter[0])) in _MEASURES]
+    letters = [letter for letter in letters if meaning(plain(letter[1])) in _MEASURES]
     if len(letters) != 3 or [letter.string for letter in letters] != list(pieces):
         return [split_unit(piece) for piece in pieces]
-    axes = _sides({meaning(plain(letter[0])): letter[0] for letter in letters})
-    order = sorted(range(3), key=lambda n: axes[meaning(plain(letters[n][0]))])
+    axes = _sides({meaning(plain(letter[1])): letter[1] for letter in letters})
+    order = sorted(range(3), key=lambda n: axes[meaning(plain(letters[n][1]))])
     bare = [letter.string[: letter.start()] + letter.string[letter.end() :] for letter in letters]
     pairs = [split_unit(piece.strip(" .:=")) for piece in bare]
     own = all(unit for _, unit in pairs)  # otherwise a unit after the last side applies to all

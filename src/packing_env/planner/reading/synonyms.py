@@ -18,14 +18,14 @@ _SYNONYMS = {
     "uzunluk boy délka längd længde lengde",
     "width": "w b breadth breite br largeur larg ancho anchura larghezza breedte szerokość szer "
     "largura ширина шир 宽 宽度 寬 寬度 幅 横 "
-    "genişlik en šířka bredd bredde",
+    "genişlik en šířka bredd bredde wide",
     "depth": "d t thickness tiefe profondeur prof profundidad fondo profondità spessore épaisseur "
     "espesor grosor dicke stärke diepte dikte głębokość grubość profundidade espessura глубина "
     "толщина 深 深度 深さ 奥行 奥行き 厚 厚度 厚さ 厚み "
-    "derinlik hloubka djup dybde",
+    "derinlik hloubka djup dybde deep",
     "height": "h höhe hoehe hauteur haut alto altura altezza hoogte wysokość wys высота выс 高 "
     "高度 高さ "
-    "yükseklik výška höjd højde høyde",
+    "yükseklik výška höjd højde høyde high tall",
     "x": "dx size_x",
     "y": "dy size_y",
     "z": "dz size_z",
