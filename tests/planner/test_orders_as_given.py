@@ -112,6 +112,7 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name;size;qty\nmug;H: 9 x B: 10 x L: 12 mm;6\n", MUG),
         ("name,size,qty\nmug,12mm L x 10mm W x 9mm H,6\n", MUG),
         ("name,size,qty\nmug,12mm(L)*10mm(W)*9mm(H),6\n", MUG),
+        ("nom;dimensions;quantité\nmug;L. 12 x l. 10 x H. 9 mm;6\n", MUG),
         ("name,size,qty\nmug,12 long x 10 wide x 9 high,6\n", MUG),
         ("name,size,qty\nmug,12 by 10 by 9 mm,6\n", MUG),
         ("name,size,qty\nmug,12x10x9 [mm],6\n", MUG),
@@ -301,7 +302,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,stackable,do not stack\n1,2,3,no,no\n", "line 2: stackable and no_stacking"),
         ("name,lxwxh\na,30-20-10\n", "line 2: lxwxh='30-20-10' must be three sides"),
         ("name,lxwxh\na,L30 x W20 x D10 x 2\n", "line 2: lxwxh=.* must be three sides"),
-        ("name,lxwxh\na,L30 x W20 x L10\n", "line 2: 'l', 'w': a box has three sides; add"),
+        ("name,lxwxh\na,L30 x W20 x L10\n", "line 2: 'L', 'W': a box has three sides; add"),
         ("dx;dy;dz\n12,5;1,250.5;3\n", "dy='1,250.5' .* has separators of thousands"),
         ("name,dx,dy,dz,qty\na,1,2,3,4\nTotal pieces,,,,4\n", "line 3: 'Total pieces' has no"),
         (

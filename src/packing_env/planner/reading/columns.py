@@ -9,10 +9,10 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from packing_env.names import close_names
-from packing_env.planner.reading.lengths import like_number, split_unit
+from packing_env.planner.reading.lengths import like_number
 from packing_env.planner.reading.synonyms import (
     IN,
     MEANING,
@@ -48,7 +48,6 @@ _UNCLEAR = ("in", "to", "t", "g", "m")
 _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
 _ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|[wb]\s*[x*]\s*[dt])\s*[x*]\s*h\b", re.IGNORECASE)
 """The order of the sides beside their name, as in ``Dimensions (L x W x H)``."""
-_LETTERS = re.compile(r"[(\[]?([^\W\d_]+)[)\]]?")
 _EITHER = {
     "nombre": ("name", "quantity"),
     **dict.fromkeys(("rotatable", "drehbar"), ("turn", "tiltable")),
@@ -184,7 +183,7 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
         if each.key == "name":
             names[each.word] = each.title
     # 2. Read the sides by one set of names.
-    sides = _sides(titles)
+    sides = axes_of(titles)
     # 3. Each side may have a unit of its own; otherwise one unit applies to all lengths.
     units = {sides.get(c.key, c.key): c.unit for c in read if c.unit and c.key not in WEIGHTS}
     differ = len(set(units.values())) > 1
@@ -364,8 +363,8 @@ def _of_either(column: _Column, meanings: Sequence[str], columns: Columns) -> _C
     return column._replace(key=(open_keys or keys)[0])
 
 
-def _sides(titles: Mapping[str, str]) -> dict[str, str]:
-    """Return which of ``dx, dy, dz`` each name of a side means.
+def axes_of(titles: Mapping[str, str]) -> dict[str, str]:
+    """Return which of ``dx, dy, dz`` each side means, given the title of each.
 
     Raises:
         OrderError: The names are not three sides.
@@ -379,21 +378,3 @@ def _sides(titles: Mapping[str, str]) -> dict[str, str]:
         others = " and ".join(key for key in axes if key not in titles)
         raise OrderError(f"{names}: a box has three sides; add {others}")
     return dict(zip(axes, SIDES, strict=True))
-
-
-def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:
-    """Return the number and unit of each side; letters as in ``L40 x W30 x H20`` give the order.
-
-    Raises:
-        OrderError: The letters are not those of three sides.
-    """
-    letters = [m for piece in map(str, pieces) for m in _LETTERS.finditer(piece)]
-    letters = [letter for letter in letters if meaning(plain(letter[1])) in _MEASURES]
-    if len(letters) != 3 or [letter.string for letter in letters] != list(pieces):
-        return [split_unit(piece) for piece in pieces]
-    axes = _sides({meaning(plain(letter[1])): letter[1] for letter in letters})
-    order = sorted(range(3), key=lambda n: axes[meaning(plain(letters[n][1]))])
-    bare = [letter.string[: letter.start()] + letter.string[letter.end() :] for letter in letters]
-    pairs = [split_unit(piece.strip(" .:=")) for piece in bare]
-    own = all(unit for _, unit in pairs)  # otherwise a unit after the last side applies to all
-    return [(pairs[n][0], pairs[n if own else k][1]) for k, n in enumerate(order)]

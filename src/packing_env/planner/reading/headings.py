@@ -16,14 +16,21 @@ from typing import Any
 from packing_env.planner.reading.columns import (
     LEFT_OUT,
     WEIGHTS,
+    axes_of,
     is_side,
     key_of,
     num_names,
     same_title,
     unit_of,
 )
-from packing_env.planner.reading.lengths import exact, in_feet, is_number, like_number
-from packing_env.planner.reading.synonyms import PIECES, TOTALS, numbers_goods, plain
+from packing_env.planner.reading.lengths import (
+    exact,
+    in_feet,
+    is_number,
+    like_number,
+    split_unit,
+)
+from packing_env.planner.reading.synonyms import PIECES, TOTALS, meaning, numbers_goods, plain
 from packing_env.planner.reading.tables import Columns, Header, OrderError, Row, Table, new_row
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
 from packing_env.values import is_unit
@@ -33,6 +40,7 @@ _LOGGER = logging.getLogger("packing_env.planner")
 _SUMS = {"quantity", "weight", "value", "cost", "unit", "weight_unit"}
 """Columns that a row of totals fills."""
 _WORD = re.compile(r"[\s_()\[\]]+")
+_LETTERS = re.compile(r"[(\[]?([^\W\d_]+)[)\]]?")
 _RANGE = re.compile(r"\s*(\d+)\s*(?:[-‒–—~&,/]|to|\.\.+)\s*(\d+).*", re.DOTALL)
 
 
@@ -235,3 +243,24 @@ def check_single(number: str, title: str) -> None:
         raise OrderError(
             f"{title}={number!r} may be several boxes; write a row for each, or their quantity"
         )
+
+
+def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:
+    """Return the number and unit of each side; letters as in ``L40 x W30 x H20`` give the order.
+
+    Raises:
+        OrderError: The letters are not those of three sides.
+    """
+    letters = [m for piece in map(str, pieces) for m in _LETTERS.finditer(piece)]
+    letters = [letter for letter in letters if is_side(meaning(plain(letter[1])))]
+    if len(letters) != 3 or [letter.string for letter in letters] != list(pieces):
+        return [split_unit(piece) for piece in pieces]
+    words = [letter[1] for letter in letters]
+    words = ["largeur" if word == "l" and "L" in words else word for word in words]  # L x l x H
+    keys = [meaning(plain(word)) for word in words]
+    axes = axes_of(dict(zip(keys, words, strict=True)))
+    order = sorted(range(3), key=lambda n: axes[keys[n]])
+    bare = [letter.string[: letter.start()] + letter.string[letter.end() :] for letter in letters]
+    pairs = [split_unit(piece.strip(" .:=")) for piece in bare]
+    own = all(unit for _, unit in pairs)  # otherwise a unit after the last side applies to all
+    return [(pairs[n][0], pairs[n if own else k][1]) for k, n in enumerate(order)]

@@ -24,12 +24,12 @@ from packing_env.planner.reading.columns import (
     OF_PALLETS,
     SIDES,
     WEIGHTS,
-    by_letters,
     named_columns,
     num_names,
     read_header,
 )
 from packing_env.planner.reading.headings import (
+    by_letters,
     check_row_numbers,
     check_single,
     has_entry,
