@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,7 @@ def build_catalogue(
     elif source == "meshes":
         options["voxels"] = params.geometry == "voxels"
         catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
-        log_warnings(catalogue)
+        log_warnings(catalogue.names, catalogue.sources)
     else:
         catalogue = Catalogue.from_shapes(**options, voxels=params.geometry == "voxels")
     check_size(catalogue, _UNIT_OF_ITEMS)
@@ -104,9 +104,9 @@ def check_size(catalogue: Catalogue, checked: str) -> None:
         )
 
 
-def log_warnings(catalogue: Catalogue) -> None:
-    """Log the warnings about the files of a catalogue, individually for the first parts."""
-    rows = zip(catalogue.names, catalogue.sources, strict=True)
+def log_warnings(names: Sequence[str], sources: Sequence[Mapping[str, Any]]) -> None:
+    """Log the ``warnings`` about the meshes of parts, individually for the first parts."""
+    rows = zip(names, sources, strict=True)
     warned = {name: source["warnings"] for name, source in rows if source.get("warnings")}
     for name, warnings in list(warned.items())[:_LISTED]:
         _LOGGER.warning("%s: %s", name, "; ".join(warnings))

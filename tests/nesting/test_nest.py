@@ -252,6 +252,14 @@ def test_what_is_left_has_a_reason() -> None:
     assert {part.reason[:10] for part in full.left} == {"preplaced:"}
 
 
+def test_warnings_about_the_meshes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    whole = cube(4).mesh
+    assert whole is not None
+    part = Part(mesh=mesh_from_arrays(whole.vertices, whole.faces[1:], name="open"), name="lid")
+    pe.nest([part], (0.06,) * 3, 0.2, cell=CELL)
+    assert "lid: not watertight" in caplog.text
+
+
 def test_faces_and_turns_are_kept() -> None:
     rod = np.ones((2, 3, 5), bool)
     upright = Part(mesh=solid(rod, "rod"), faces=("+z",), quantity=2)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from packing_env.constraints import Constraints
+from packing_env.item_source import log_warnings
 from packing_env.items.handling import allowed
 from packing_env.items.meshes.mesh import MeshSource
 from packing_env.nesting.cells import MAX_VOXELS, default_cell
@@ -108,6 +109,8 @@ def nest(
             "packing pack"
         )
     meshes = [part.load() for part in order]
+    warnings = [{"warnings": mesh.warnings} for mesh in meshes]
+    log_warnings([part.label for part in order], warnings)
     sources = [
         MeshPart(mesh, allowed(rotations, part.faces, part.turn).numpy())
         for part, mesh in zip(order, meshes, strict=True)
