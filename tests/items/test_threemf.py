@@ -4,9 +4,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.mesh_files import CORE, PRODUCTION, box_3mf, model_3mf, write_3mf
+from tests.mesh_files import CORE, CORNERS, PRODUCTION, box_3mf, model_3mf, write_3mf
 
 from packing_env.items import Catalogue, MeshError, load_mesh
+from packing_env.items.meshes.threemf import build_items
 
 SMALL, LARGE = (30, 20, 10), (40, 20, 10)
 VOLUME_SMALL, VOLUME_LARGE = 6000, 8000
@@ -207,3 +208,71 @@ def test_solid_supports_are_solid(package) -> None:
         (40, 20, 20),
         2,
     )
+
+
+def two_boxes(number: int) -> str:
+    """An object whose mesh is a small box, and a large one around it."""
+    moved, count = box_3mf(number, (80, 60, 50)), len(CORNERS)
+    for v in ("v1", "v2", "v3"):
+        for corner in reversed(range(count)):
+            moved = moved.replace(f'{v}="{corner}"', f'{v}="{corner + count}"')
+    for what in ("vertices", "triangles"):
+        inner = box_3mf(number, SMALL).partition(f"<{what}>")[2].partition(f"</{what}>")[0]
+        moved = moved.replace(f"<{what}>", f"<{what}>{inner}")
+    return moved
+
+
+PRUSA = """<config><object id="1"><metadata type="object" key="name" value="lid"/>
+<volume firstid="0" lastid="11"><metadata type="volume" key="volume_type" value="ModelPart"/>
+<metadata type="volume" key="name" value="body"/></volume>
+<volume firstid="12" lastid="23"><metadata type="volume" key="volume_type" value="{kind}"/></volume>
+</object></config>"""
+BAMBU = """<config><object id="5"><metadata key="name" value="lid"/>
+<part id="1" subtype="normal_part"><metadata key="name" value="body"/></part>
+<part id="2" subtype="{kind}"/></object></config>"""
+
+
+@pytest.mark.parametrize("kind", ["ParameterModifier", "SupportBlocker", "NegativeVolume"])
+def test_triangles_that_prusa_slicer_marks_are_left_out(package, kind: str) -> None:
+    settings = {"Metadata/Slic3r_PE_model.config": PRUSA.format(kind=kind)}
+    path = package(two_boxes(1), item(1), **settings)
+    mesh = load_mesh(path)
+    assert (mesh.extents * 1e3).tolist() == pytest.approx(SMALL)
+    assert mesh.volume * 1e9 == pytest.approx(VOLUME_SMALL)
+    (warning,) = mesh.warnings
+    assert kind in warning
+    assert [part.name for part in build_items(path.read_bytes())] == ["lid"]
+
+
+@pytest.mark.parametrize("kind", ["modifier_part", "support_blocker", "negative_part"])
+def test_parts_that_bambu_studio_and_orca_mark_are_left_out(package, kind: str) -> None:
+    settings = {"Metadata/model_settings.config": BAMBU.format(kind=kind)}
+    inner = model_3mf(box_3mf(1, SMALL) + box_3mf(2, (80, 60, 50)))
+    objects = assembly(5, component(1, A), component(2, A))
+    path = package(objects, item(5), **{A: inner}, **settings)
+    mesh = load_mesh(path)
+    assert mesh.volume * 1e9 == pytest.approx(VOLUME_SMALL)
+    (warning,) = mesh.warnings
+    assert kind in warning
+    assert [part.name for part in build_items(path.read_bytes())] == ["lid"]
+
+
+BEAMS = (
+    '<b:beamlattice xmlns:b="http://schemas.microsoft.com/3dmanufacturing/beamlattice/2017/02"/>'
+)
+
+
+@pytest.mark.parametrize(
+    ("objects", "items", "word"),
+    [
+        (box_3mf(2, LARGE), '<item objectid="2" printable="0"/>', "not printable"),
+        ('<object id="2"><mesh><vertices/><triangles/></mesh></object>', item(2), "no triangles"),
+        (f'<object id="2" s:slicestackid="7" xmlns:s="{SLICE}"/>', item(2), "no triangles"),
+        (box_3mf(2, SMALL).replace("</mesh>", BEAMS + "</mesh>"), item(2, at="0 0 50"), "beams"),
+    ],
+)
+def test_what_is_not_read_is_named(package, objects: str, items: str, word: str) -> None:
+    mesh = load_mesh(package(box_3mf(1, SMALL) + objects, item(1) + items))
+    (warning,) = [text for text in mesh.warnings if "object 2 of 3d/3dmodel.model" in text]
+    assert word in warning
+    assert mesh.volume * 1e9 == pytest.approx(VOLUME_SMALL * (1 + (word == "beams")))

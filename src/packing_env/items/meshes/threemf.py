@@ -47,6 +47,8 @@ READ = (
     "http://schemas.microsoft.com/3dmanufacturing/production/2015/06",
 )
 """Namespaces of the elements and attributes that are read."""
+LATTICE = "http://schemas.microsoft.com/3dmanufacturing/beamlattice/2017/02"
+"""Namespace of beams, which are left out with a warning."""
 SOLID = ("model", "solidsupport")
 """Types of the objects that are solid; those of type support, surface and other are left out."""
 SAME_SHAPE = ("/core/", "/production/2015/", "/material/", "/trianglesets/")
@@ -56,6 +58,10 @@ change shapes.
 MODEL_RELATION = "/3dmodel"
 """End of the relationship type with which a package names its root model file."""
 USUAL_ROOT = "3d/3dmodel.model"
+SETTINGS = ("metadata/slic3r_pe_model.config", "metadata/model_settings.config")
+"""Files in which PrusaSlicer, and Bambu Studio and OrcaSlicer, name objects and mark modifiers."""
+MODEL_PART, NORMAL_PART = "ModelPart", "normal_part"
+"""Words in these files for bodies that are solid."""
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, struct.error, expat.ExpatError, EOFError, NotImplementedError,
     OSError, RuntimeError, ValueError,
@@ -69,6 +75,7 @@ class _Reference(NamedTuple):
     name: str
     file: str
     matrix: Matrix
+    printable: bool
 
 
 @dataclass
@@ -79,9 +86,10 @@ class _Object:
     faces: array[int] = field(default_factory=lambda: array("q"))
     components: list[_Reference] = field(default_factory=list)
     has_mesh: bool = False
+    has_beams: bool = False
 
     def add(self, tag: str, attributes: dict[str, str], scale: float) -> None:
-        """Add a vertex or a triangle, or record that there is a mesh."""
+        """Add a vertex or a triangle, or record that there is a mesh, or beams."""
         if tag == "vertex":
             x, y, z = attributes["x"], attributes["y"], attributes["z"]
             self.vertices.extend((float(x) * scale, float(y) * scale, float(z) * scale))
@@ -89,7 +97,7 @@ class _Object:
             a, b, c = attributes["v1"], attributes["v2"], attributes["v3"]
             self.faces.extend((int(a), int(b), int(c)))
         else:
-            self.has_mesh = True
+            self.has_mesh, self.has_beams = True, tag == "beamlattice"
 
 
 @dataclass(frozen=True)
@@ -189,6 +197,39 @@ class _Package:
                 self.items, self.unit = build, self.unit or DEFAULT_UNIT
             waiting += dict.fromkeys(part.file for part in (*components, *self.items))
             read.add(file)
+        for settings in SETTINGS:
+            if settings in names:
+                self._read_settings(_root(archive, names), archive.read(names[settings]))
+
+    def _read_settings(self, root: str, data: bytes) -> None:
+        """Read the names of objects, and which of their bodies are not solid, from a slicer's file.
+
+        These are modifiers, supports, and negative volumes, which this reader does not cut out.
+        """
+        place, entry, inside, first, last = "", _Object(""), False, 0, -1
+        cut = list[tuple[_Object, int, int]]()
+        for tag, attributes in limits.elements(data):
+            key, value = attributes.get("key"), attributes.get("value", "")
+            if tag == "object":
+                place = _name(attributes.get("id", ""), root)
+                entry, inside = self.objects.get(place, _Object("")), False
+            elif tag == "part":  # a component
+                inside = True
+                name = _name(attributes.get("id", ""), "")
+                kind = attributes.get("subtype", NORMAL_PART)
+                for component in entry.components:
+                    if component.name.startswith(name) and kind != NORMAL_PART:
+                        self.objects[component.name].type = kind
+            elif tag == "volume":  # some triangles of a mesh
+                inside = True
+                first, last = int(attributes.get("firstid", 0)), int(attributes.get("lastid", -1))
+            elif key == "volume_type" and value != MODEL_PART:
+                cut.append((entry, 3 * first, 3 * last + 3))
+                self.warnings.append(f"{place}: triangles {first} to {last} ({value}) are left out")
+            elif key == "name" and not inside:
+                entry.name = entry.name or value
+        for entry, begin, end in reversed(cut):
+            del entry.faces[begin:end]
 
     def _read_model(self, file: str, data: bytes) -> tuple[list[_Reference], list[_Reference]]:
         """Parse a model file; return its components and its build."""
@@ -197,8 +238,8 @@ class _Package:
         prefixes: dict[str, str] = {}
         place, current, scale = file, _Object(SOLID[0]), 1.0
         try:
-            for tag, attributes in limits.elements(data, prefixes, spaces=READ):
-                if tag in ("vertex", "triangle", "mesh"):
+            for tag, attributes in limits.elements(data, prefixes, spaces=(*READ, LATTICE)):
+                if tag in ("vertex", "triangle", "mesh", "beamlattice"):
                     current.add(tag, attributes, scale)
                 elif tag == "component":
                     components.append(_reference(file, attributes, scale))
@@ -242,20 +283,32 @@ class _Package:
         seen = set[str]()
         waiting = [self.items]
         while waiting:
-            references = waiting.pop()
-            for name in dict.fromkeys(part.name for part in references if part.name not in seen):
-                seen.add(name)
-                entry = self.objects[name]
-                if entry.type in SOLID:
-                    waiting.append(entry.components)
-                else:
-                    self.warnings.append(f"{name} is of type {entry.type!r}, not a solid: left out")
-            references[:] = [part for part in references if self.objects[part.name].type in SOLID]
+            references, solid = waiting.pop(), list[_Reference]()
+            for part in references:
+                if why := self._why_left_out(part):
+                    self.warnings.append(f"{part.name} {why}: left out")
+                    continue
+                solid.append(part)
+                if part.name not in seen:
+                    seen.add(part.name)
+                    waiting.append(self.objects[part.name].components)
+                    if self.objects[part.name].has_beams:
+                        self.warnings.append(f"{part.name} has beams, which are not read: left out")
+            references[:] = solid
+        self.warnings = list(dict.fromkeys(self.warnings))
         if not self.items:
             raise MeshError(
                 f"its build has nothing solid ({'; '.join(self.warnings)}); export it "
                 f"with objects of type {SOLID[0]!r}"
             )
+
+    def _why_left_out(self, part: _Reference) -> str:
+        entry = self.objects[part.name]
+        if not part.printable:
+            return "is marked as not printable"
+        if entry.type not in SOLID:
+            return f"is of type {entry.type!r}, not a solid"
+        return "" if entry.faces or entry.components else "has no triangles"
 
     def check_size(self) -> None:
         """Raise `MeshError` for circular references, and for too many or too large bodies."""
@@ -298,7 +351,8 @@ def _reference(file: str, attributes: dict[str, str], scale: float) -> _Referenc
         matrix[:3] = np.reshape(numbers, (4, 3)).T
         matrix[:3, 3] *= scale
     target = _normal(attributes["path"]) if "path" in attributes else file
-    return _Reference(_name(attributes["objectid"], target), target, matrix)
+    printable = attributes.get("printable") != "0"  # written by slicers
+    return _Reference(_name(attributes["objectid"], target), target, matrix, printable)
 
 
 def _check_extensions(attributes: dict[str, str], prefixes: dict[str, str]) -> None:
