@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.mesh_files import add_accessor, box_glb, glb_of, write_box_3mf, write_glb, write_urdf
+from tests.mesh_files import (
+    add_accessor,
+    box_glb,
+    corners_of,
+    glb_of,
+    write_box_3mf,
+    write_glb,
+    write_urdf,
+)
 
 import packing_env as pe
 from packing_env.items import Catalogue, MeshError, load_mesh
@@ -178,9 +186,64 @@ def test_strips_fans_and_primitives_of_one_solid(tmp_path: Path) -> None:
     check(write(tmp_path / "a.glb", glb), VOLUME, TURNED)
 
 
+@pytest.mark.parametrize(("of_mesh", "of_node"), [(None, None), (1.0, None), (0.0, 1.0)])
+def test_morph_targets_count_with_their_weights(
+    tmp_path: Path, of_mesh: float | None, of_node: float | None
+) -> None:
+    longer = struct.pack("<24f", *(x for corner in corners_of((0.03, 0, 0)) for x in corner))
+    document, data = add_accessor(box_glb(SIDES), longer, FLOAT, "VEC3", 8)
+    mesh, node = document["meshes"][0], document["nodes"][0]
+    mesh["primitives"][0]["targets"] = [{"NORMAL": 2}, {"POSITION": 2}]
+    mesh |= {} if of_mesh is None else {"weights": [0.5, of_mesh]}
+    node |= {} if of_node is None else {"weights": [0.5, of_node]}
+    times = 1 if of_mesh is None else 2
+    sides = (times * TURNED[0], *TURNED[1:])
+    check(write(tmp_path / "a.glb", (document, data)), times * VOLUME, sides)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.02])
+def test_a_skeleton_moves_vertices_and_replaces_the_pose_of_their_node(
+    tmp_path: Path, shift: float
+) -> None:
+    """Joints in a scene of 1/100; the second one, moved by `shift`, has the corners at large x."""
+    inverse = np.diag([100.0, 100.0, 100.0, 1.0]).astype("<f4").tobytes()
+    joints = struct.pack("<32B", *(j for x in (0, 1) for _ in range(4) for j in (x, 0, 0, 0)))
+    weights = struct.pack("<32B", *(w for _ in range(8) for w in (255, 0, 0, 0)))
+    glb = add_accessor(box_glb(SIDES), inverse * 2, FLOAT, "MAT4", 2)
+    glb = add_accessor(glb, joints, 5121, "VEC4", 8)
+    document, data = add_accessor(glb, weights, 5121, "VEC4", 8)
+    document["accessors"][4]["normalized"] = True
+    document["meshes"][0]["primitives"][0]["attributes"] |= {"JOINTS_0": 3, "WEIGHTS_0": 4}
+    document["skins"] = [{"joints": [1, 2], "inverseBindMatrices": 2}]
+    document["nodes"] = [
+        {"children": [1, 2], "scale": [0.01] * 3},
+        {"children": [3]},
+        {"translation": [100 * shift, 0, 0]},
+        {"mesh": 0, "skin": 0, "translation": [9, 9, 9]},
+    ]
+    sides = (TURNED[0] + shift, *TURNED[1:])
+    path = write(tmp_path / "a.glb", (document, data))
+    check(path, VOLUME * sides[0] / TURNED[0], sides)
+    assert load_mesh(path).vertices.amin(0).tolist() == pytest.approx([0, -0.01, 0])
+
+
+def test_zeros_after_the_json_and_bytes_after_the_end(tmp_path: Path) -> None:
+    document, data = box_glb(SIDES)
+    whole = glb_of({**document, "asset": {"version": "2.0", "generator": "x" * 60}}, data)
+    end = 20 + struct.unpack_from("<I", whole, 12)[0]
+    text = whole[20:end].replace(b"x" * 57, b"").ljust(end - 20, b"\0")
+    path = tmp_path / "a.glb"
+    path.write_bytes(whole[:20] + text + whole[end:])
+    check(path, VOLUME, TURNED)
+    path.write_bytes(whole + b"\r\n-- end of the message")
+    (warning,) = load_mesh(path).warnings
+    assert warning.startswith("23 bytes")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"bufferViews": [{"buffer": 1, "byteLength": 96}] * 2, "buffers": [{}, {}]}, "buffer 1"),
         ({"nodes": [{"mesh": 3}]}, r"meshes\[3\]"),
         ({"nodes": [{"mesh": -1}]}, r"meshes\[-1\]"),
         ({"nodes": [{"children": [1, 1]}, {"mesh": 0}]}, "node 1 has several parents"),

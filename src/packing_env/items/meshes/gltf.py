@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,7 @@ SAME_SHAPE = ("KHR_materials_", "KHR_texture_", "KHR_lights_", "KHR_xmp", "EXT_t
 """Prefixes of the names of extensions that do not change shapes."""
 KINDS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 """NumPy type of each `componentType`."""
-WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
+WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT4": 16}
 """Numbers per element of the accessor types that describe shapes."""
 TRIANGLES, STRIP, FAN = 4, 5, 6
 """Modes of primitives that form surfaces."""
@@ -74,21 +74,27 @@ def _parsing() -> Iterator[None]:
 
 class _Document:
     def __init__(self, data: bytes) -> None:
-        self.size = len(data)
+        self.size, self.warnings = len(data), tuple[str, ...]()
+        self.poses: dict[int, Matrix] = {}  # of each node of the scene, with +Z up
+        self.shapes: dict[tuple[Any, ...], Surface] = {}  # by mesh, weights and skin
         # 1. Split the file into its chunks.
         if len(data) < 20 or data[:4] != b"glTF":
             raise MeshError("no GLB header; check the file's suffix")
-        version, offset, chunks = struct.unpack_from("<I", data, 4)[0], 12, dict[bytes, bytes]()
+        version, size = struct.unpack_from("<II", data, 4)
         if version != 2:
             raise MeshError(f"glTF of version {version}; export it as glTF 2.0")
+        offset, chunks = 12, dict[bytes, bytes]()
         while offset + 8 <= len(data):
             length, kind = struct.unpack_from("<I4s", data, offset)
             chunk = data[offset + 8 : offset + 8 + length]
+            if len(chunk) != length and offset >= size:
+                self.warnings = (f"{len(data) - size} bytes after its end are ignored",)
+                break
             if len(chunk) != length:
                 raise damaged("a chunk is truncated")
             chunks.setdefault(kind, chunk)
             offset += 8 + length
-        self.json: Mapping[str, Any] = files.parse_json(chunks[b"JSON"])
+        self.json: Mapping[str, Any] = files.parse_json(chunks[b"JSON"].rstrip(b"\0"))
         self.binary = chunks.get(b"BIN\0", b"")
         # 2. Refuse extensions that may change shapes.
         for name in self.json.get("extensionsRequired", ()):
@@ -102,27 +108,26 @@ class _Document:
         sizes = [self._size(node["mesh"]) for node, _ in placed]
         total = sum(size * count for size, count in zip(sizes, counts, strict=True))
         limits.check_size(sum(counts), total)
-        meshes = {mesh: self._mesh(mesh) for mesh in {node["mesh"] for node, _ in placed}}
-        return merged(
+        whole = merged(
             [
-                meshes[node["mesh"]].moved(matrix @ instance)
+                self._mesh(node).moved(matrix @ instance)
                 for node, matrix in placed
                 for instance in self._instances(node)
             ]
         )
+        return replace(whole, warnings=self.warnings)
 
     def _placed_nodes(self) -> list[tuple[Mapping[str, Any], Matrix]]:
-        placed, seen = [], set[int]()
+        placed = []
         waiting = [(root, Z_UP) for root in reversed(self._roots())]
         while waiting:
             index, above = waiting.pop()
             node = self._entry("nodes", index)
-            if index in seen:
+            if index in self.poses:
                 raise damaged(f"node {index} has several parents")
-            seen.add(index)
-            matrix = above @ _pose(node)
-            if "mesh" in node:
-                placed.append((node, matrix))
+            matrix = self.poses[index] = above @ _pose(node)
+            if "mesh" in node:  # a skeleton moves a mesh by its joints alone
+                placed.append((node, np.eye(4) if "skin" in node else matrix))
             waiting += [(child, matrix) for child in reversed(node.get("children", ()))]
         return placed
 
@@ -168,15 +173,20 @@ class _Document:
         }
         return _matrices(columns, self._num_instances(node))
 
-    def _mesh(self, index: int) -> Surface:
-        """Return the triangles of a mesh; all its primitives form one body."""
+    def _mesh(self, node: Mapping[str, Any]) -> Surface:
+        """Return the triangles of a node's mesh; all its primitives form one body."""
+        index, skin = node["mesh"], node.get("skin")
+        mesh = self._entry("meshes", index)
+        weights = tuple(node.get("weights", mesh.get("weights", ())))
+        if (key := (index, weights, skin)) in self.shapes:
+            return self.shapes[key]
         pieces = []
-        for primitive in self._entry("meshes", index)["primitives"]:
+        for primitive in mesh["primitives"]:
             mode = primitive.get("mode", TRIANGLES)
             if mode not in (TRIANGLES, STRIP, FAN):  # points and lines enclose nothing
                 continue
             self._check_compression(primitive)
-            points = self._values(primitive["attributes"]["POSITION"])
+            points = self._points(primitive, weights, skin)
             corners = np.arange(len(points))
             if "indices" in primitive:
                 corners = self._values(primitive["indices"])[:, 0].astype(np.int64)
@@ -184,7 +194,33 @@ class _Document:
                 raise damaged(f"mesh {index} refers to vertex {last} of {len(points)}")
             pieces.append(surface(points, _triangles(mode, corners)))
         whole = merged(pieces)
-        return replace(whole, part=np.zeros_like(whole.part))
+        self.shapes[key] = replace(whole, part=np.zeros_like(whole.part))
+        return self.shapes[key]
+
+    def _points(
+        self, primitive: Mapping[str, Any], weights: Sequence[float], skin: int | None
+    ) -> Float[np.ndarray, "N 3"]:
+        """Return the vertices of a primitive, moved by its morph targets and its skeleton."""
+        attributes = primitive["attributes"]
+        points = widened(self._values(attributes["POSITION"]))
+        for weight, target in zip(weights, primitive.get("targets", ()), strict=False):
+            if weight and "POSITION" in target:
+                points = points + weight * widened(self._values(target["POSITION"]))
+        if skin is None:
+            return points
+        entry = self._entry("skins", skin)
+        joints = np.stack([self.poses[joint] for joint in entry["joints"]])
+        if "inverseBindMatrices" in entry:
+            columns = widened(self._values(entry["inverseBindMatrices"]))
+            joints = joints @ columns.reshape(-1, 4, 4).swapaxes(1, 2)
+        blended, total = np.zeros((len(points), 4, 4)), np.zeros(len(points))
+        for name in (each for each in attributes if each.startswith("JOINTS_")):
+            shares = widened(self._values(attributes[name.replace("JOINTS", "WEIGHTS")]))
+            for joint, share in zip(self._values(attributes[name]).T, shares.T, strict=True):
+                blended += share[:, None, None] * joints[joint]
+                total += share
+        moved = np.einsum("nij,nj->ni", blended[:, :3, :3], points) + blended[:, :3, 3]
+        return moved / total[:, None]
 
     def _check_compression(self, primitive: Mapping[str, Any]) -> None:
         """Raise if an extension holds the vertices and the file has no other copy of them."""
@@ -236,9 +272,14 @@ class _Document:
 
     def _buffer(self, index: Any) -> bytes:
         """Return the bytes of a buffer: the binary chunk, or those in its URI."""
-        uri = self._entry("buffers", index).get("uri")
-        if uri is None:
+        buffer = self._entry("buffers", index)
+        uri = buffer.get("uri")
+        if uri is None and index == 0:
             return self.binary
+        for name in buffer.get("extensions", ()):
+            raise unsupported(name)
+        if uri is None:
+            raise damaged(f"buffer {index} has no data")
         if not uri.startswith(_DATA_URI):
             raise MeshError(f"refers to the file {uri!r}; export it as a single GLB")
         return base64.b64decode(uri.partition(",")[2], validate=True)
