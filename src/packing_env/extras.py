@@ -43,7 +43,7 @@ class Extra:
 EXTRAS = {
     "fast": Extra("compiled kernels on the CPU", ("numba",)),
     "mesh": Extra(
-        "PLY and COLLADA files, volume of overlapping parts",
+        "COLLADA files, volume of overlapping parts",
         ("trimesh", "networkx", "lxml", "manifold3d", "collada"),
     ),
     "viz": Extra(

@@ -2,11 +2,12 @@
 
 import json
 import re
+import struct
 
 import numpy as np
 import pytest
 import torch
-from tests.mesh_files import CORNERS, FACES, box_mesh, write_obj, write_stl, write_urdf
+from tests.mesh_files import CORNERS, FACES, QUADS, box_mesh, write_obj, write_stl, write_urdf
 
 from packing_env.items import Mesh, MeshError, load_mesh, mesh_from_arrays
 from packing_env.items.meshes.mesh import UNITS
@@ -123,8 +124,6 @@ def test_strict_mode_turns_each_warning_into_an_error(data_dir):
 def test_real_meshes_match_the_manifest(data_dir):
     entries = json.loads((data_dir / "manifest.json").read_text())["meshes"]
     for entry in entries:
-        if entry["file"].endswith(".ply"):
-            pytest.importorskip("trimesh")
         mesh = load_mesh(data_dir / entry["file"])
         assert mesh.watertight
         assert mesh.volume_reliable
@@ -218,8 +217,6 @@ def test_single_precision_stands_for_its_shortest_decimal(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", ["obj", "off", "ply"])
 def test_concave_polygons_are_not_fanned(tmp_path, suffix):
     """An L-shaped prism whose caps are single hexagons; cut off, it is refused by name."""
-    if suffix == "ply":
-        pytest.importorskip("trimesh")
     # A fan from the first point, (1, 2), would leave the L.
     plan = [(1, 2), (0, 2), (0, 0), (2, 0), (2, 1), (1, 1)]
     points = [(*p, 0) for p in plan] + [(*p, 1) for p in plan]
@@ -394,6 +391,52 @@ def test_off_with_normals_and_colours_of_vertices(header, more, tmp_path):
     lines += ["3 {} {} {}".format(*face) for face in FACES]
     (tmp_path / "a.off").write_text("\n".join(lines))
     assert load_mesh(tmp_path / "a.off").volume == pytest.approx(1.0)
+
+
+def ply(order, polygons, strips):
+    """A cube with colours, and polygons with a flag and coordinates of textures."""
+    form = {"<": "binary_little_endian", ">": "binary_big_endian", "": "ascii"}[order]
+    lines = ["ply", f"format {form} 1.0", "comment by a scanner", "element vertex 8"]
+    lines += [*(f"property float {axis}" for axis in "xyz"), "property uchar red"]
+    lines += [f"element face {len(polygons)}", "property uchar flag"]
+    lines += ["property list uchar int vertex_indices", "property list uchar float texcoord"]
+    if strips:
+        lines += ["element tristrips 1", "property list int int vertex_indices"]
+
+    def row(form: str, *values: float) -> bytes:
+        if not order:
+            return (" ".join(map(str, values)) + "\n").encode()
+        return struct.pack(order + form, *values)
+
+    data = b"".join(row("3fB", *corner, 7) for corner in CORNERS)
+    for ids in polygons:
+        n = len(ids)
+        data += row(f"BB{n}iB{2 * n}f", 1, n, *ids, 2 * n, *[0.5] * (2 * n))
+    if strips:
+        data += row(f"i{len(strips)}i", len(strips), *strips)
+    return "\n".join([*lines, "end_header\n"]).encode() + data
+
+
+MIXED = [QUADS[0], *FACES[2:4], (0, 1, 5, 4)[::-1], *QUADS[3:]]
+STRIPS = [i for face in FACES[6:] for i in (*face, -1)]
+
+
+@pytest.mark.parametrize("order", ["", "<", ">"])
+@pytest.mark.parametrize(
+    ("polygons", "strips"),
+    [(FACES, ()), (QUADS, ()), (MIXED, ()), (MIXED[::-1], ()), (QUADS[:3], STRIPS)],
+)
+def test_ply_with_polygons_of_several_sizes(tmp_path, order, polygons, strips):
+    path = tmp_path / "a.ply"
+    path.write_bytes(ply(order, polygons, strips))
+    mesh = load_mesh(path)
+    assert mesh.volume == pytest.approx(1.0)
+    assert not mesh.warnings
+    path.write_bytes(ply(order, polygons, strips) + b"3 0 1 2 6")
+    assert "more data" in load_mesh(path).warnings[0]
+    path.write_bytes(ply(order, polygons, strips)[:-9])
+    with pytest.raises(MeshError, match=r"a.ply.*ends too early"):
+        load_mesh(path)
 
 
 def test_a_mesh_whose_details_are_too_small_is_refused_with_its_unit(tmp_path):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trimesh
+from tests.mesh_files import write_urdf
 from tests.planner.orders import BOTH, GRID, checked, on, patiently
 
 import packing_env as pe
@@ -324,7 +325,8 @@ def test_boxes_that_are_packed_outlast_an_interrupt(
 def test_ctrl_c_while_trimesh_is_imported_is_not_ignored(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    trimesh.creation.box((1, 1, 1)).export(tmp_path / "cube.ply")
+    (tmp_path / "cube.dae").write_text("<COLLADA/>")
+    tree = write_urdf(tmp_path / "cube.urdf", '<mesh filename="cube.dae"/>')
 
     def imported(name: str) -> Any:
         with suppress(BaseException):  # as trimesh itself imports its optional packages
@@ -333,7 +335,7 @@ def test_ctrl_c_while_trimesh_is_imported_is_not_ignored(
 
     monkeypatch.setattr("packing_env.items.meshes.readers.import_module", imported)
     with pytest.raises(KeyboardInterrupt):
-        Part(str(tmp_path / "cube.ply")).load()
+        Part(str(tree)).load()
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -192,7 +192,7 @@ class _Document:
                 corners = self._values(primitive["indices"])[:, 0].astype(np.int64)
             if len(corners) and (last := int(corners.max())) >= len(points):
                 raise damaged(f"mesh {index} refers to vertex {last} of {len(points)}")
-            pieces.append(surface(points, _triangles(mode, corners)))
+            pieces.append(surface(points, triangles(mode, corners)))
         whole = merged(pieces)
         self.shapes[key] = replace(whole, part=np.zeros_like(whole.part))
         return self.shapes[key]
@@ -316,7 +316,8 @@ def _matrices(columns: Mapping[str, Any], count: int) -> Float[np.ndarray, "N 4 
     return matrices
 
 
-def _triangles(mode: int, corners: Int[np.ndarray, " N"]) -> Int[np.ndarray, "F 3"]:
+def triangles(mode: int, corners: Int[np.ndarray, " N"]) -> Int[np.ndarray, "F 3"]:
+    """Return the triangles of a list, strip or fan of corners."""
     if mode == TRIANGLES:
         return corners.reshape(-1, 3)
     if mode == FAN:

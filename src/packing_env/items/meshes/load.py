@@ -27,8 +27,7 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
 
     Args:
         path: the file. `plate.3mf#2` is the second item on the plate of a 3MF file; otherwise
-            all of its items are one solid. PLY needs `pip install packing-env[mesh]`; the other
-            formats need no extra.
+            all of its items are one solid.
         unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state their
             own unit, which replaces this one (and is recorded in `source`). GLB files are in metres
             by definition of the format; give another unit for files that violate this.
