@@ -32,6 +32,8 @@ def read_tree(path: Path, data: bytes) -> Surface:
         robot = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
         raise MeshError(f"not valid XML ({error}); repair the file") from error
+    if any("xacro}" in element.tag for element in robot.iter()):
+        raise MeshError(f"has macros; expand them first: xacro {path.name} > expanded.urdf")
     # 1. Check the number of parts and the bytes of their files before any is read.
     limits.check_parts(sum(len(_elements(link)) for link in robot.findall("link")))
     referenced = sum(file.stat().st_size for file in _references(path, robot))
@@ -184,12 +186,12 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
 
 
 def _find(path: Path, reference: str) -> Path | None:
-    """Find a file to which a URDF refers; package:// is searched in the folders above the URDF."""
-    scheme, found, rest = reference.partition("://")
-    name = rest if found else reference
+    """Find a file to which a URDF refers, for package:// in the folders above the URDF."""
+    scheme, found, rest = reference.replace("\\", "/").partition("://")
+    name = rest if found else scheme
     folder = path.resolve().parent
     candidates = [folder / name]
-    if scheme == "package" and found:
+    if scheme in ("package", "model") and found:
         tails = name, name.partition("/")[2]
         candidates = [base / tail for base in (folder, *folder.parents) for tail in tails]
     return next((file for file in candidates if file.is_file()), None)
