@@ -293,6 +293,15 @@ VARIANTS = {
        for s in LINES for e in ("utf-8-sig", "utf-16")},
     "stl with returns": ("stl", LINES["stl"].replace("\n", "\r").encode()),
     "stl with an end of file": ("stl", LINES["stl"].encode() + b"\x1a"),
+    "stl with a facet in each line": (
+        "stl", LINES["stl"].replace("\n", " ").replace("a f", "a\nf").replace("endf", "endf\n")
+        .replace("endf\nacet", "endfacet\n").encode(),
+    ),
+    "stl of patches": ("stl", LINES["stl"].replace("facet n", "solid b\nfacet n").replace(
+        "endfacet", "endfacet\nendsolid b").encode()),
+    "obj with obsolete faces": ("obj", LINES["obj"].replace("f ", "fo ", 7).encode()),
+    "obj with a polygon without area": ("obj", LINES["obj"].encode()
+        + b"v 0.1 0.1 0.1\nv 0.3 0.3 0.3\nv 0.6 0.6 0.6\nv 0.7 0.7 0.7\nf 9 10 11 12\n"),
     "stl with zeros": ("stl", LINES["stl"].encode() + bytes(16)),
     "obj with backslashes": (
         "obj", f"# C:\\parts\\\nmtllib C:\\parts\\\n{FOLDED}".replace("\n", "\r\n").encode(),
@@ -307,12 +316,56 @@ def test_text_as_programs_write_it(tmp_path, variant):
     assert load_mesh(tmp_path / f"cube.{suffix}").volume == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "more", "warning"),
+    [
+        ("obj", "surf 0 1 0 1 1 2 3 4\nsurf 0 1 0 1 1 2 3 4\n", "'surf' in line 21"),
+        ("obj", "call lid.obj\n", "'call' in line 21"),
+        ("off", "\n3 0 1 2\n3 2 3 0", "2 lines after the last of its 12 faces"),
+    ],
+)
+def test_what_is_not_read_is_named(tmp_path, suffix, more, warning):
+    path = tmp_path / f"cube.{suffix}"
+    path.write_text(LINES[suffix] + more)
+    mesh = load_mesh(path)
+    assert mesh.volume == pytest.approx(1.0)
+    (line,) = mesh.warnings
+    assert line.startswith(warning)
+
+
+def test_solids_of_an_stl_that_touch_stay_apart(tmp_path):
+    second = LINES["stl"].replace("vertex 0", "vertex 2")  # on the other side of x = 1
+    path = tmp_path / "two.stl"
+    path.write_text(LINES["stl"] + second)
+    mesh = load_mesh(path)
+    assert mesh.volume == pytest.approx(2.0)
+    assert mesh.volume_reliable
+    assert mesh.extents.tolist() == [2.0, 1.0, 1.0]
+
+
+def test_facets_of_an_stl_have_three_vertices(tmp_path):
+    path = tmp_path / "six.stl"
+    path.write_text(
+        LINES["stl"].replace("endloop\nendfacet\nfacet normal 0 0 0\nouter loop\n", "", 1)
+    )
+    with pytest.raises(MeshError, match=r"six.stl: line 11: .*three vertices"):
+        load_mesh(path)
+
+
+def test_of_a_double_sided_surface_one_side_is_kept():
+    mesh = mesh_from_arrays(CUBE, torch.cat([CUBE_FACES.flip(1), CUBE_FACES]))
+    assert mesh.volume == pytest.approx(1.0)
+    assert mesh.volume_reliable
+    assert mesh.warnings[0].startswith("double-sided")
+
+
 def test_a_line_of_an_obj_that_does_not_go_on_is_named(tmp_path):
     (tmp_path / "cut.obj").write_text(cut := FOLDED + "f 1 2 \\")
     with pytest.raises(MeshError, match=f"line {len(cut.splitlines())}.*face"):
         load_mesh(tmp_path / "cut.obj")
 
 
+SCHEMES = ("package", "model")
 URDF = """<robot name="r">
   <link name="base"><visual><origin xyz="0 0 0.1"/><geometry><box size="0.4 0.2 0.2"/></geometry>
   </visual><collision><geometry><box size="9 9 9"/></geometry></collision></link>
@@ -327,7 +380,10 @@ URDF = """<robot name="r">
 </robot>"""
 
 
-@pytest.mark.parametrize("reference", ["../meshes/tip.stl", "package://robot/meshes/tip.stl"])
+@pytest.mark.parametrize(
+    "reference",
+    ["../meshes/tip.stl", r"..\meshes\tip.stl", *(f"{s}://robot/meshes/tip.stl" for s in SCHEMES)],
+)
 def test_urdf_tree_is_merged_at_zero(tmp_path, reference):
     (tmp_path / "robot" / "meshes").mkdir(parents=True)
     (tmp_path / "robot" / "urdf").mkdir()
@@ -352,6 +408,10 @@ def test_urdf_tree_is_merged_at_zero(tmp_path, reference):
         (URDF.replace('link="base"', 'link="typo"'), "joint 'j1'"),
         (URDF.replace('parent link="base"', 'parent link="tip"'), "loop"),
         (URDF.replace("cylinder", "capsule"), "capsule"),
+        (
+            '<robot xmlns:xacro="http://ros.org/wiki/xacro"><xacro:wheel/><link name="a"/></robot>',
+            "xacro r.urdf",
+        ),
         (URDF.replace('radius="0.05"', 'radius="x"'), "radius=...>: expected 1 finite"),
     ],
 )

@@ -23,6 +23,8 @@ SMALLEST_EXTENT, LARGEST_EXTENT = 1e-5, 1e6
 """Limits in metres for the longest side of a mesh; other meshes are refused."""
 LEAST_DETAILED = 1e-3
 """Below this extent (metres) all vertices of a mesh may be so close that they are joined."""
+FLAT = 1e-9
+"""A face of less height (metres) has no area."""
 LARGEST_DISTANCE = 1e9
 """A mesh further than this (metres) from its origin is refused."""
 UNIT_HINT_EXTENT = 5.0
@@ -166,8 +168,7 @@ def _clean(points: Tensor, triangles: Tensor, part: Tensor) -> tuple[Tensor, Ten
     triangles = _without_repeats(triangles)
     edges = topology.edge_table(triangles, len(points))
     if edges.open_edges or edges.non_manifold_edges:
-        welded = topology.weld(points, WELD_TOLERANCE, part[used])
-        triangles = _without_duplicates(_without_repeats(welded[triangles]))
+        triangles = _without_duplicates(_without_repeats(_welded(points, triangles, part[used])))
     triangles = _without_slivers(points, triangles)
     if len(triangles) == 0:
         _check_details(points)
@@ -175,6 +176,23 @@ def _clean(points: Tensor, triangles: Tensor, part: Tensor) -> tuple[Tensor, Ten
     used, triangles = torch.unique(triangles, return_inverse=True)
     _check_not_flat(points[used])
     return points[used], triangles
+
+
+def _welded(points: Tensor, triangles: Tensor, part: Tensor) -> Tensor:
+    """Join the coinciding vertices of each part, then of all parts that are open on their own.
+
+    These may be patches of one surface, as the solids of an STL for flow simulations.
+    """
+    joined = topology.weld(points, WELD_TOLERANCE, part)[triangles]
+    edges = topology.edge_table(joined, len(points))
+    is_open = (edges.count % 2 == 1)[edges.edge_of_side].any(1)
+    patches = part[joined[is_open, 0]].unique()
+    if len(patches) < 2:
+        return joined
+    whole = torch.where(torch.isin(part, patches), patches[0], part)
+    closer = topology.weld(points, WELD_TOLERANCE, whole)[triangles]
+    fewer = topology.edge_table(closer, len(points)).open_edges < edges.open_edges
+    return closer if fewer else joined
 
 
 def _check_size(points: Tensor) -> None:
@@ -238,7 +256,9 @@ def _without_duplicates(triangles: Tensor) -> Tensor:
 
 def _without_slivers(points: Tensor, triangles: Tensor) -> Tensor:
     """Drop faces without area, unless the surface is closed only with them."""
-    has_area = topology.face_areas(points, triangles) > 0.0
+    corners = points[triangles]
+    longest = (corners - corners.roll(1, 1)).norm(dim=2).amax(1)
+    has_area = 2.0 * topology.face_areas(points, triangles) > FLAT * longest
     kept = triangles[has_area]
     if len(kept) in (0, len(triangles)):
         return kept
@@ -267,16 +287,30 @@ def _size_warnings(points: Tensor, source: MeshSource) -> list[str]:
     return warnings
 
 
-def _orient(points: Tensor, triangles: Tensor, warnings: list[str]) -> tuple[Tensor, bool]:
-    """Make the winding consistent and outward; return the faces and whether they are closed."""
-    # 1. Make neighbours agree.
+def _agree(
+    points: Tensor, triangles: Tensor, warnings: list[str]
+) -> tuple[Tensor, topology.EdgeTable]:
+    """Make the winding of neighbours agree; of a surface with two sides, keep one."""
     edges = topology.edge_table(triangles, len(points))
+    if edges.non_manifold_edges:
+        once = topology.first_rows(triangles.sort(1).values)
+        if 2 * len(once) == len(triangles):
+            triangles = triangles[once]
+            edges = topology.edge_table(triangles, len(points))
+            warnings.append("double-sided: one of each two equal faces is used")
     if not edges.consistent:
         flips = topology.winding_flips(edges)
         triangles = torch.where(flips[:, None], triangles.flip(1), triangles)
         edges = topology.edge_table(triangles, len(points))
         if bool(flips.any()):
             warnings.append(f"winding was inconsistent: {int(flips.sum())} faces flipped")
+    return triangles, edges
+
+
+def _orient(points: Tensor, triangles: Tensor, warnings: list[str]) -> tuple[Tensor, bool]:
+    """Make the winding consistent and outward; return the faces and whether they are closed."""
+    # 1. Make neighbours agree.
+    triangles, edges = _agree(points, triangles, warnings)
     closed = edges.open_edges == 0 and edges.consistent
     if edges.open_edges:
         warnings.append(

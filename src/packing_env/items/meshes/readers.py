@@ -49,6 +49,10 @@ PLY_KINDS = {
     "int32": "i4", "uint32": "u4", "float32": "f4", "float64": "f8",
 }  # fmt: skip
 """NumPy type of each type of PLY."""
+FACES = ("f", "fo")
+"""Words of OBJ for faces; the second one is obsolete."""
+NOT_READ = ("surf", "bsp", "bzp", "cdp", "call", "csh")
+"""Words of OBJ for free-form surfaces and for other files."""
 OFF_HEADER = re.compile("(ST)?C?N?OFF")
 
 
@@ -81,7 +85,7 @@ def _joined_lines(text: str) -> Iterator[tuple[int, list[str]]]:
     """
     lines = _numbered_lines(text)
     for number, words in lines:
-        while words[0] in ("v", "f") and words[-1].endswith("\\"):
+        while words[0] in ("v", *FACES) and words[-1].endswith("\\"):
             words[-1:] = [words[-1][:-1]] * (len(words[-1]) > 1)
             words += next(lines, (number, [""]))[1]
         yield number, words
@@ -122,38 +126,53 @@ def _read_stl(data: bytes) -> Surface:
 
 
 def _stl_ascii(text: str) -> Surface:
-    """Read the triangles of an ASCII STL; raise on incomplete facets and on a missing end."""
+    """Read the triangles of an ASCII STL; raise on incomplete facets and on a missing end.
+
+    Each `solid` is a part, and the words of a facet may share a line.
+    """
     vertices: list[list[float]] = []
-    known = {"solid", "facet", "outer", "endloop", "endfacet"}
-    inside, number = False, 0
+    part: list[int] = []
+    known = {"solid", "facet", "outer", "vertex", "endloop", "endfacet"}
+    inside, number, num_facets, num_solids = False, 0, 0, 0
     for number, words in _numbered_lines(text):
         word = words[0].lower()
-        inside = inside or word == "solid"
-        if word == "vertex":
-            vertices.append(_floats(number, words[1:]))
-        elif word == "endfacet" and len(vertices) % 3:
-            raise damaged(f"line {number}: the facet does not have three vertices")
-        elif word == "endsolid":
-            inside = False
-        elif word not in known:
+        if word == "endsolid":
+            inside, num_solids = False, num_solids + 1
+            continue
+        if word not in known:
             what = f"line {number}: {words[0][:40]!r} is not an STL keyword"
             raise damaged(f"{what}; the file is truncated, or not STL")
-    if inside or len(vertices) % 3:
+        inside = inside or word == "solid"
+        for at, each in enumerate(words if word != "solid" else ()):
+            if each.lower() == "vertex":
+                vertices.append(_floats(number, words[at + 1 :]))
+                part.append(num_solids)
+            elif each.lower() == "endfacet":
+                num_facets += 1
+                if len(vertices) != 3 * num_facets:
+                    raise damaged(f"line {number}: the facet does not have three vertices")
+    if inside or len(vertices) != 3 * num_facets:
         raise damaged(f"truncated: no 'endsolid' by the last line ({number})")
-    return surface(vertices, np.arange(len(vertices)))
+    whole = surface(vertices, np.arange(len(vertices)))
+    return replace(whole, part=np.array(part, dtype=np.int64))
 
 
 def _read_obj(data: bytes) -> Surface:
-    """Read OBJ: `v` and `f` lines; materials, normals, textures and groups are ignored."""
+    """Read OBJ: vertices and faces; materials, normals, textures and groups are ignored."""
     vertices: list[list[float]] = []
     polygons: list[tuple[int, list[int]]] = []
+    ignored: dict[str, str] = {}
     for number, words in _joined_lines(_text(data, "OBJ")):
         if words[0] == "v":
             vertices.append(_floats(number, words[1:]))
-        elif words[0] == "f":
+        elif words[0] in FACES:
             ids = [_obj_index(number, word, len(vertices)) for word in words[1:]]
             polygons.append((number, ids))
-    return surface(vertices, triangulate_faces(vertices, polygons, first=1))
+        elif words[0] in NOT_READ:
+            warning = f"{words[0]!r} in line {number} is not read; export triangles, in one file"
+            ignored.setdefault(words[0], warning)
+    whole = surface(vertices, triangulate_faces(vertices, polygons, first=1))
+    return replace(whole, warnings=tuple(ignored.values()))
 
 
 def _obj_index(number: int, word: str, num_vertices: int) -> int:
@@ -186,7 +205,10 @@ def _read_off(data: bytes) -> Surface:
     vertices = [_floats(at, line) for at, line in body[:num_vertices]]
     faces = body[num_vertices : num_vertices + num_faces]
     polygons = [(at, _off_polygon(at, line)) for at, line in faces]
-    return surface(vertices, triangulate_faces(vertices, polygons))
+    whole = surface(vertices, triangulate_faces(vertices, polygons))
+    spare = len(body) - num_vertices - num_faces
+    warning = f"{spare} lines after the last of its {num_faces} faces are ignored"
+    return replace(whole, warnings=(warning,) * (spare > 0))
 
 
 def _off_polygon(number: int, words: list[str]) -> list[int]:
