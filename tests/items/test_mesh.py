@@ -1,5 +1,6 @@
 """Meshes: the 43 awkward files, repairs, volumes, formats and URDF trees."""
 
+import codecs
 import json
 import re
 import struct
@@ -191,6 +192,11 @@ def test_solids_that_touch_at_an_edge_keep_a_reliable_volume():
     assert apart.warnings == ("2 separate components, kept as one rigid item",)
 
 
+def test_solids_that_share_a_wall_keep_a_reliable_volume():
+    mesh = mesh_from_arrays(*_soup(CUBE, CUBE + torch.tensor([1.0, 0.0, 0.0])))
+    assert (mesh.volume, mesh.volume_reliable) == (pytest.approx(2.0), True)
+
+
 def test_units_scale_the_file_and_bad_ones_are_named(tmp_path):
     path = write_obj(tmp_path / "cube.obj", box_mesh(1, 1, 1))
     for unit, factor in UNITS.items():
@@ -268,6 +274,30 @@ def test_bytes_after_the_facets_of_an_stl_are_ignored_with_a_warning(tmp_path, t
         load_mesh(path, strict=True)
 
 
+def ply(order, polygons, strips):
+    """A cube with colours, and polygons with a flag and coordinates of textures."""
+    form = {"<": "binary_little_endian", ">": "binary_big_endian", "": "ascii"}[order]
+    lines = ["ply", f"format {form} 1.0", "comment by a scanner", "element vertex 8"]
+    lines += [*(f"property float {axis}" for axis in "xyz"), "property uchar red"]
+    lines += [f"element face {len(polygons)}", "property uchar flag"]
+    lines += ["property list uchar int vertex_indices", "property list uchar float texcoord"]
+    if strips:
+        lines += ["element tristrips 1", "property list int int vertex_indices"]
+
+    def row(form: str, *values: float) -> bytes:
+        if not order:
+            return (" ".join(map(str, values)) + "\n").encode()
+        return struct.pack(order + form, *values)
+
+    data = b"".join(row("3fB", *corner, 7) for corner in CORNERS)
+    for ids in polygons:
+        n = len(ids)
+        data += row(f"BB{n}iB{2 * n}f", 1, n, *ids, 2 * n, *[0.5] * (2 * n))
+    if strips:
+        data += row(f"i{len(strips)}i", len(strips), *strips)
+    return "\n".join([*lines, "end_header\n"]).encode() + data
+
+
 LINES = {
     "stl": "solid a\n"
     + "".join(
@@ -297,6 +327,7 @@ VARIANTS = {
         "stl", LINES["stl"].replace("\n", " ").replace("a f", "a\nf").replace("endf", "endf\n")
         .replace("endf\nacet", "endfacet\n").encode(),
     ),
+    "ply with a mark": ("ply", codecs.BOM_UTF8 + ply("", QUADS, ())),
     "stl of patches": ("stl", LINES["stl"].replace("facet n", "solid b\nfacet n").replace(
         "endfacet", "endfacet\nendsolid b").encode()),
     "obj with obsolete faces": ("obj", LINES["obj"].replace("f ", "fo ", 7).encode()),
@@ -451,30 +482,6 @@ def test_off_with_normals_and_colours_of_vertices(header, more, tmp_path):
     lines += ["3 {} {} {}".format(*face) for face in FACES]
     (tmp_path / "a.off").write_text("\n".join(lines))
     assert load_mesh(tmp_path / "a.off").volume == pytest.approx(1.0)
-
-
-def ply(order, polygons, strips):
-    """A cube with colours, and polygons with a flag and coordinates of textures."""
-    form = {"<": "binary_little_endian", ">": "binary_big_endian", "": "ascii"}[order]
-    lines = ["ply", f"format {form} 1.0", "comment by a scanner", "element vertex 8"]
-    lines += [*(f"property float {axis}" for axis in "xyz"), "property uchar red"]
-    lines += [f"element face {len(polygons)}", "property uchar flag"]
-    lines += ["property list uchar int vertex_indices", "property list uchar float texcoord"]
-    if strips:
-        lines += ["element tristrips 1", "property list int int vertex_indices"]
-
-    def row(form: str, *values: float) -> bytes:
-        if not order:
-            return (" ".join(map(str, values)) + "\n").encode()
-        return struct.pack(order + form, *values)
-
-    data = b"".join(row("3fB", *corner, 7) for corner in CORNERS)
-    for ids in polygons:
-        n = len(ids)
-        data += row(f"BB{n}iB{2 * n}f", 1, n, *ids, 2 * n, *[0.5] * (2 * n))
-    if strips:
-        data += row(f"i{len(strips)}i", len(strips), *strips)
-    return "\n".join([*lines, "end_header\n"]).encode() + data
 
 
 MIXED = [QUADS[0], *FACES[2:4], (0, 1, 5, 4)[::-1], *QUADS[3:]]

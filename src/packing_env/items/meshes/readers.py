@@ -231,6 +231,7 @@ class _Element(NamedTuple):
 
 def _read_ply(data: bytes) -> Surface:
     """Read PLY: vertices, and faces or strips of triangles; other elements are ignored."""
+    data = _without_mark(data)
     header, mark, body = data.partition(b"end_header")
     if not data.startswith(b"ply") or not mark:
         raise MeshError("no PLY header; check the file's suffix")
@@ -241,6 +242,7 @@ def _read_ply(data: bytes) -> Surface:
         is_text, elements = _ply_header(header)
         if is_text:  # numbers in double precision
             limits.check_bytes("has PLY text of", len(body), files.MAX_TEXT)
+            name = "text"
             body = _numbers(body).tobytes()
         for name, num_rows, properties in elements:
             columns, at = _ply_rows(num_rows, properties, body, at)

@@ -27,6 +27,13 @@ def measure(
     # 2. The sum of the signed volumes is right for a single part, and for parts that do not
     #    overlap.
     parts = topology.face_components(topology.edge_table(triangles, len(points)))
+    if not parts.separable:  # leave out walls between solids, which look to both sides
+        walls = torch.unique(
+            triangles.sort(1).values, dim=0, return_inverse=True, return_counts=True
+        )
+        outside = walls[2][walls[1]] == 1
+        triangles, volume = triangles[outside], volume[outside]
+        parts = topology.face_components(topology.edge_table(triangles, len(points)))
     signed = topology.sum_by_label(volume, parts.label)
     com = centre + moment.sum(0) / total
     if len(signed) == 1 or not parts.separable:
