@@ -141,6 +141,13 @@ def test_the_default_voxels_suit_the_boxes_and_are_no_larger_for_meshes() -> Non
     assert cell(carton, yaw=45.0) <= cell(mesh)
 
 
+@pytest.mark.parametrize(("side", "size"), [(5, "10x10x10cm"), (3, "12x9x6cm"), (7, "14x21x7cm")])
+def test_the_default_voxels_divide_meshes_that_fit_exactly(side: int, size: str) -> None:
+    (kind,) = read_containers(size)
+    voxels = side * CELL / default_cell([cube(side)], kind, Constraints(), None)
+    assert voxels == pytest.approx(round(voxels), abs=1e-9)
+
+
 def test_boxes_larger_than_the_container_do_not_blame_the_cell() -> None:
     with pytest.raises(CatalogueError, match="no part fits"):
         pe.nest([Part(sides=(40, 40, 40), unit="mm")], "100x100x30mm", 0.2)

@@ -33,12 +33,14 @@ def default_cell(
 
     Boxes that are only turned by 90 degrees need no smaller voxels than those that divide their
     sides. For other parts there are about `VOXELS` voxels, which then divide the sides of the
-    boxes, or those of the container, if possible.
+    boxes, or suit those of the container and the parts.
     """
     # 1. The lengths that the voxels should divide, for the boxes that fit.
     gap, walls = exact(rules.clearance or 0), exact(rules.walls)
     inner = [side - 2 * walls + gap for side in kind.size]
-    free = _free_cell(np.array(inner, float))
+    lengths = [[float(side + gap) for side in part.lengths] for part in order]
+    quantities = np.array([part.quantity for part in order])
+    free = _free_cell(np.array(inner, float), np.array(lengths), quantities)
     sides = [[side + gap for side in part.exact_sides] for part in order if part.sides]
     fitting = [each for each in sides if all(map(operator.le, sorted(each), sorted(inner)))]
     if not fitting:
@@ -68,8 +70,12 @@ def default_cell(
     return free
 
 
-def _free_cell(inner: Array) -> float:
-    """Return a voxel side that wastes little of the container and gives about `VOXELS` voxels."""
+def _free_cell(inner: Array, parts: Array, quantities: Array) -> float:
+    """Return a voxel side that gives about `VOXELS` voxels and wastes little room.
+
+    As little as possible of the container is lost where it is rounded down to whole voxels, and
+    then, of the bounding boxes of the parts, ``[N, 3]``, where they are rounded up.
+    """
     about = float((inner.prod() / VOXELS) ** (1 / 3))
     sides = [
         length / count
@@ -78,7 +84,9 @@ def _free_cell(inner: Array) -> float:
             math.ceil(length / about / _RANGE[1]), int(length / about / _RANGE[0]) + 1
         )
     ]
-    return min(
-        [about, *sides],
-        key=lambda side: inner.prod() - float((np.floor(inner / side + 1e-9) * side).prod()),
-    )
+
+    def waste(side: float) -> tuple[float, float]:
+        usable = (np.floor(inner / side + 1e-9) * side).prod() / inner.prod()
+        return -round(usable, 6), float((np.ceil(parts / side - 1e-9) * side).prod(1) @ quantities)
+
+    return min([about, *sides], key=waste)
