@@ -105,13 +105,16 @@ def check_size(catalogue: Catalogue, checked: str) -> None:
 
 
 def log_warnings(names: Sequence[str], sources: Sequence[Mapping[str, Any]]) -> None:
-    """Log the ``warnings`` about the meshes of parts, individually for the first parts."""
-    rows = zip(names, sources, strict=True)
-    warned = {name: source["warnings"] for name, source in rows if source.get("warnings")}
-    for name, warnings in list(warned.items())[:_LISTED]:
-        _LOGGER.warning("%s: %s", name, "; ".join(warnings))
-    if len(warned) > _LISTED:
-        _LOGGER.warning("%d more parts have warnings; see `packing items`", len(warned) - _LISTED)
+    """Log the ``warnings`` about the meshes of parts, each text once, for the first parts."""
+    parts: dict[str, list[str]] = {}
+    for name, source in zip(names, sources, strict=True):
+        if source.get("warnings"):
+            parts.setdefault("; ".join(source["warnings"]), []).append(name)
+    for text, warned in list(parts.items())[:_LISTED]:
+        more = f" and {len(warned) - _LISTED} more" if len(warned) > _LISTED else ""
+        _LOGGER.warning("%s%s: %s", ", ".join(warned[:_LISTED]), more, text)
+    if others := sum(map(len, list(parts.values())[_LISTED:])):
+        _LOGGER.warning("%d more parts have warnings; see `packing items`", others)
 
 
 def are_embedded(items: Any) -> bool:

@@ -199,6 +199,19 @@ def test_a_plate_offers_the_items_of_its_build(tmp_path: Path) -> None:
         pe.pack(f"{plate}#5", "120x120x60mm", 1e-6)
 
 
+def test_what_a_plate_leaves_out_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    items = '<item objectid="1"/><item objectid="2"/><item objectid="3" printable="0"/>'
+    objects = "".join(box_3mf(number, (60, 20, 10)) for number in (1, 2, 3))
+    model = model_3mf(objects, items)
+    plate = write_3mf(tmp_path / "plate.3mf", {"3D/3dmodel.model": model})
+    plan = pe.pack(str(plate), "120x120x60mm", 1e-6)
+    assert counts(plan) == {"plate#1": 1, "plate#2": 1}
+    assert caplog.text.count("not printable") == 1
+    assert "plate#1, plate#2: object 3" in caplog.text
+
+
 def test_a_folder_with_a_plate_offers_its_items_too(tmp_path: Path) -> None:
     model = model_3mf(box_3mf(1, (60, 20, 10)), '<item objectid="1"/><item objectid="1"/>')
     write_3mf(tmp_path / "plate.3mf", {"3D/3dmodel.model": model})
