@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.mesh_files import write_stl
 from tests.planner.orders import patiently
 
 pytest.importorskip("numba")
@@ -516,6 +517,17 @@ def test_a_part_far_too_large_is_left_out_at_once() -> None:
     plan = pe.nest([cube(2), huge], (0.06,) * 3, 0.2, cell=CELL)
     assert packed(plan) == ["cube2"]
     assert [part.reason for part in plan.left] == ["fits in no orientation"]
+
+
+def test_a_part_too_small_for_a_solid_is_left_out(tmp_path: Path) -> None:
+    tiny = Part(str(write_stl(tmp_path / "tiny.stl", (1, 1, 1))), unit="um", quantity=2)
+    plan = pe.nest([cube(2), tiny], (0.06,) * 3, 0.2, cell=CELL)
+    assert packed(plan) == ["cube2"]
+    assert [(part.name, part.quantity, part.reason[:9]) for part in plan.left] == [
+        ("tiny", 2, "too small")
+    ]
+    with pytest.raises(ParameterError, match="tiny: too small"):
+        pe.nest(Fill([cube(2), tiny]), (0.06,) * 3, 0.2, cell=CELL)
 
 
 def test_neutral_attributes_are_accepted() -> None:

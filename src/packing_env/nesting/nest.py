@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from packing_env.nesting.search import NestSearch
 from packing_env.plan import Packing, PlacedItem
 from packing_env.planner.copies import Fill, most_copies
 from packing_env.planner.fit import misfit, none_fits
+from packing_env.planner.packer import load_solids
 from packing_env.planner.reading.containers import (
     Containers,
     ContainerType,
@@ -108,7 +110,9 @@ def nest(
             f"{number:,} pieces are more than {MAX_PIECES:,}; nest fewer of them at a time, or use "
             "packing pack"
         )
-    meshes = [part.load() for part in order]
+    order, meshes, small = load_solids(order)
+    if small and isinstance(parts, Fill):
+        raise ParameterError(f"{small[0].name}: {small[0].reason}, or leave it out of the copies")
     warnings = [{"warnings": mesh.warnings} for mesh in meshes]
     log_warnings([part.label for part in order], warnings)
     sources = [
@@ -125,7 +129,8 @@ def nest(
 
     if isinstance(parts, Fill):
         return most_copies(order, run, seconds, pieces=MAX_PIECES)
-    return run(order, seconds, False)
+    plan = run(order, seconds, False)
+    return replace(plan, left=(*plan.left, *small))
 
 
 def _level(

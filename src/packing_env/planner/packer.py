@@ -144,7 +144,7 @@ def pack(
             packer = BoxPacker(read_boxes(order, types, rules, rule), limit, choose)
             return _pack_boxes(packer, container_unit, seconds, trial, first)
         grids = _lay_grids(order, types, stability, rules, spacing)
-        parts, meshes, left = _load(order)
+        parts, meshes, left = load_solids(order)
         poses = _poses_of_sizes(parts, meshes, grids, stability == STANDS)
         plan = _Packer(parts, poses, container_unit, seed, trial).pack(limit, seconds)
         return replace(plan, left=(*plan.left, *left))
@@ -222,7 +222,7 @@ def _pack_boxes(
     )
 
 
-def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]]:
+def load_solids(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]]:
     """Return the parts of an order, their solids, and the parts that are too small for a solid."""
     parts, meshes, left = [], [], []
     for part in order:
