@@ -257,6 +257,7 @@ def test_parts_that_bambu_studio_and_orca_mark_are_left_out(package, kind: str) 
     assert [part.name for part in build_items(path.read_bytes())] == ["lid"]
 
 
+CURA = '<metadatagroup><metadata name="cura:infill_mesh">True</metadata></metadatagroup>'
 BEAMS = (
     '<b:beamlattice xmlns:b="http://schemas.microsoft.com/3dmanufacturing/beamlattice/2017/02"/>'
 )
@@ -266,6 +267,7 @@ BEAMS = (
     ("objects", "items", "word"),
     [
         (box_3mf(2, LARGE), '<item objectid="2" printable="0"/>', "not printable"),
+        (box_3mf(2, LARGE).replace("<mesh>", CURA + "<mesh>"), item(2), "cura:infill_mesh"),
         ('<object id="2"><mesh><vertices/><triangles/></mesh></object>', item(2), "no triangles"),
         (f'<object id="2" s:slicestackid="7" xmlns:s="{SLICE}"/>', item(2), "no triangles"),
         (box_3mf(2, SMALL).replace("</mesh>", BEAMS + "</mesh>"), item(2, at="0 0 50"), "beams"),

@@ -51,12 +51,16 @@ LATTICE = "http://schemas.microsoft.com/3dmanufacturing/beamlattice/2017/02"
 """Namespace of beams, which are left out with a warning."""
 SOLID = ("model", "solidsupport")
 """Types of the objects that are solid; those of type support, surface and other are left out."""
+NOT_SOLID = tuple(f"cura:{kind}_mesh" for kind in ("infill", "cutting", "support", "anti_overhang"))
+"""Settings with which Cura marks objects that are not solid."""
 SAME_SHAPE = ("/core/", "/production/2015/", "/material/", "/trianglesets/")
 """Parts of the namespaces that a model may require: extensions that are read here, or that do not
 change shapes.
 """
 MODEL_RELATION = "/3dmodel"
 """End of the relationship type with which a package names its root model file."""
+CONTENTS = ("vertex", "triangle", "mesh", "beamlattice", "metadata")
+"""Elements inside objects."""
 USUAL_ROOT = "3d/3dmodel.model"
 SETTINGS = ("metadata/slic3r_pe_model.config", "metadata/model_settings.config")
 """Files in which PrusaSlicer, and Bambu Studio and OrcaSlicer, name objects and mark modifiers."""
@@ -89,13 +93,16 @@ class _Object:
     has_beams: bool = False
 
     def add(self, tag: str, attributes: dict[str, str], scale: float) -> None:
-        """Add a vertex or a triangle, or record that there is a mesh, or beams."""
+        """Add a vertex or a triangle, or record a mesh, beams, or a setting."""
         if tag == "vertex":
             x, y, z = attributes["x"], attributes["y"], attributes["z"]
             self.vertices.extend((float(x) * scale, float(y) * scale, float(z) * scale))
         elif tag == "triangle":
             a, b, c = attributes["v1"], attributes["v2"], attributes["v3"]
             self.faces.extend((int(a), int(b), int(c)))
+        elif tag == "metadata":
+            name = attributes.get("name", "")
+            self.type = name if name in NOT_SOLID else self.type
         else:
             self.has_mesh, self.has_beams = True, tag == "beamlattice"
 
@@ -239,7 +246,7 @@ class _Package:
         place, current, scale = file, _Object(SOLID[0]), 1.0
         try:
             for tag, attributes in limits.elements(data, prefixes, spaces=(*READ, LATTICE)):
-                if tag in ("vertex", "triangle", "mesh", "beamlattice"):
+                if tag in CONTENTS:
                     current.add(tag, attributes, scale)
                 elif tag == "component":
                     components.append(_reference(file, attributes, scale))
