@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.mesh_files import write_stl
+from tests.mesh_files import box_mesh, write_stl
 from tests.planner.orders import patiently
 
 pytest.importorskip("numba")
@@ -147,6 +147,15 @@ def test_the_default_voxels_divide_meshes_that_fit_exactly(side: int, size: str)
     (kind,) = read_containers(size)
     voxels = side * CELL / default_cell([cube(side)], kind, Constraints(), None)
     assert voxels == pytest.approx(round(voxels), abs=1e-9)
+
+
+def test_the_default_voxels_are_larger_for_a_short_search_but_the_parts_still_fit() -> None:
+    (kind,) = read_containers("81x81x29mm")
+    sheet = Part(mesh=box_mesh(0.081, 0.081, 0.0003))
+    short, long = (default_cell([sheet], kind, Constraints(), None, s) for s in (2.0, 60.0))
+    assert short > 2.0 * long
+    for cell in (short, long):
+        assert 0.081 / cell == pytest.approx(round(0.081 / cell), abs=1e-6)
 
 
 def test_boxes_larger_than_the_container_do_not_blame_the_cell() -> None:

@@ -20,6 +20,8 @@ _LOGGER = logging.getLogger("packing_env.planner")
 
 VOXELS = 16_000_000
 """Number of voxels of a container if the user names no cell."""
+SECONDS, LEAST_VOXELS = 30.0, 1_000_000
+"""Time of a search that can use so many voxels; a shorter one of meshes has fewer in proportion."""
 MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
 _RANGE = 0.9, 1.1
@@ -27,7 +29,11 @@ _RANGE = 0.9, 1.1
 
 
 def default_cell(
-    order: Sequence[Part], kind: ContainerType, rules: Constraints, yaw: float | None
+    order: Sequence[Part],
+    kind: ContainerType,
+    rules: Constraints,
+    yaw: float | None,
+    seconds: float = SECONDS,
 ) -> float:
     """Return the side of the voxels, in metres.
 
@@ -38,11 +44,13 @@ def default_cell(
     # 1. The lengths that the voxels should divide, for the boxes that fit.
     gap, walls = exact(rules.clearance or 0), exact(rules.walls)
     inner = [side - 2 * walls + gap for side in kind.size]
-    lengths = [[float(side + gap) for side in part.lengths] for part in order]
-    quantities = np.array([part.quantity for part in order])
-    free = _free_cell(np.array(inner, float), np.array(lengths), quantities)
     sides = [[side + gap for side in part.exact_sides] for part in order if part.sides]
     fitting = [each for each in sides if all(map(operator.le, sorted(each), sorted(inner)))]
+    lengths = [[float(side + gap) for side in part.lengths] for part in order]
+    quantities = np.array([part.quantity for part in order])
+    share = 1.0 if fitting else min(1.0, seconds / SECONDS)
+    voxels = max(VOXELS * share, LEAST_VOXELS)
+    free = _free_cell(np.array(inner, float), np.array(lengths), quantities, voxels)
     if not fitting:
         return free
     boxes = list(itertools.chain(*fitting))
@@ -70,13 +78,13 @@ def default_cell(
     return free
 
 
-def _free_cell(inner: Array, parts: Array, quantities: Array) -> float:
-    """Return a voxel side that gives about `VOXELS` voxels and wastes little room.
+def _free_cell(inner: Array, parts: Array, quantities: Array, voxels: float) -> float:
+    """Return a voxel side that gives about ``voxels`` voxels and wastes little room.
 
-    As little as possible of the container is lost where it is rounded down to whole voxels, and
-    then, of the bounding boxes of the parts, ``[N, 3]``, where they are rounded up.
+    The bounding boxes of the parts, ``[N, 3]``, still fit when they are rounded up to whole voxels.
+    Then as little as possible is lost of the container, which is rounded down, and of the boxes.
     """
-    about = float((inner.prod() / VOXELS) ** (1 / 3))
+    about = float((inner.prod() / voxels) ** (1 / 3))
     sides = [
         length / count
         for length in inner
@@ -85,8 +93,10 @@ def _free_cell(inner: Array, parts: Array, quantities: Array) -> float:
         )
     ]
 
-    def waste(side: float) -> tuple[float, float]:
-        usable = (np.floor(inner / side + 1e-9) * side).prod() / inner.prod()
-        return -round(usable, 6), float((np.ceil(parts / side - 1e-9) * side).prod(1) @ quantities)
+    def waste(side: float) -> tuple[float, float, float]:
+        room, boxes = np.floor(inner / side + 1e-9), np.ceil(parts / side - 1e-9)
+        too_large = (np.sort(boxes, 1) > np.sort(room)).any(1) @ quantities
+        usable = (room * side).prod() / inner.prod()
+        return float(too_large), -round(usable, 6), float((boxes * side).prod(1) @ quantities)
 
-    return min([about, *sides], key=waste)
+    return min(min([about, *sides], key=waste), float(inner.min()))

@@ -70,9 +70,10 @@ def nest(
         seconds: Time of the search. Reading, voxels and compiling (once) take additional time.
         unit: Unit of files and boxes that state none, as for :func:`packing_env.pack`.
         cell: Side of a voxel, ``"2mm"`` or metres. By default, it makes about 16 million voxels in
-            the container; if the order has only boxes, it divides their sides. Smaller voxels nest
-            more tightly and take more time. Up to one cell of the container is lost along each axis
-            on which its side is not a whole number of cells.
+            the container, or fewer if ``seconds`` is less than 30; if the order has only boxes, it
+            divides their sides. Smaller voxels nest more tightly and take more time. Up to one cell
+            of the container is lost along each axis on which its side is not a whole number of
+            cells.
         containers: How many containers may be used; by default the number that the container
             states, or 1.
         yaw: Degrees. By default, only turns by 90 degrees about the axes are tried. With ``yaw``,
@@ -119,7 +120,11 @@ def nest(
         MeshPart(mesh, allowed(rotations, part.faces, part.turn).numpy())
         for part, mesh in zip(order, meshes, strict=True)
     ]
-    level = _level(order, sources, types[0], rules, cell, yaw)
+    if cell is None:
+        side = default_cell(order, types[0], rules, yaw, seconds)
+    else:
+        side = read_length("cell", cell)
+    level = _level(order, sources, types[0], rules, side)
     coarse = level.coarser(COARSE)
     _warm_up()
     begin = partial(NestSearch, interlocking=interlocking, lowest=lowest, seed=seed)
@@ -138,8 +143,7 @@ def _level(
     sources: Sequence[MeshPart],
     kind: ContainerType,
     rules: Constraints,
-    cell: str | float | None,
-    yaw: float | None,
+    side: float,
 ) -> Level:
     """Return the parts and the container as voxels.
 
@@ -147,17 +151,13 @@ def _level(
         ParameterError: The cell is too small or too large.
         CatalogueError: No part fits.
     """
-    # 1. Choose the side of the voxels.
+    # 1. Check the side of the voxels.
     size = np.array([float(side) for side in kind.size])
     keep_outs = [
         (np.array(box[:3]), np.array(box[:3]) + np.array(box[3:])) for box in rules.preplaced
     ]
     room = Room(size, rules.clearance or 0.0, rules.walls, keep_outs)
     inner = size - 2 * (room.walls - room.clearance / 2)
-    if cell is None:
-        side = min(default_cell(order, kind, rules, yaw), float(inner.min()))
-    else:
-        side = read_length("cell", cell)
     volume = float(inner.prod())
     if volume / side**3 > MAX_VOXELS:
         raise ParameterError(
