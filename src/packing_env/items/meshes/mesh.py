@@ -333,10 +333,14 @@ def _orient(points: Tensor, triangles: Tensor, warnings: list[str]) -> tuple[Ten
         warnings.append("inside out (negative signed volume): all faces flipped")
     # 3. Turn closed parts that are inside out and are not cavities.
     signed = topology.sum_by_label(volume, parts.label)
-    if len(signed) > 1:
-        for part in ((signed < 0.0) & parts.closed).nonzero().flatten().tolist():
-            if volumes.parent(part, parts.label, points, triangles, signed) is None:
-                inside_out = (parts.label == part)[:, None]
-                triangles = torch.where(inside_out, triangles.flip(1), triangles)
-                warnings.append("one part was inside out: its faces flipped")
+    inward = ((signed < 0.0) & parts.closed).nonzero().flatten().tolist()
+    turned = [
+        part
+        for part in (inward if len(signed) > 1 else ())
+        if volumes.parent(part, parts.label, points, triangles, signed) is None
+    ]
+    if turned:
+        inside_out = torch.isin(parts.label, torch.tensor(turned))[:, None]
+        triangles = torch.where(inside_out, triangles.flip(1), triangles)
+        warnings.append(f"inside out: the faces of {len(turned)} of {len(signed)} parts flipped")
     return triangles, closed
