@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.agents.conftest import TINY, TINY_OVERRIDES
 from tests.conf.composed import composed
-from tests.conf.test_documented_commands import FENCE, PAGES, ROOT, in_blocks
+from tests.conf.test_documented_commands import FENCE, PAGES, ROOT, SCRIPT, in_blocks
 
 from agents.bench import kernel
 from agents.config.folders import groups
@@ -77,8 +77,8 @@ def test_every_script_can_be_imported(name: str) -> None:
 
 
 def documented() -> list[tuple[str, str]]:
-    """Return the scripts and arguments that the pages show."""
-    shown: list[str] = []
+    """Return the scripts and arguments that the pages and a script of commands show."""
+    shown = list(in_blocks(SCRIPT))
     for page in PAGES:
         text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
         shown += [*in_blocks(page), *re.findall(r"`([^`]+)`", text)]

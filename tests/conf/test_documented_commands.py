@@ -1,4 +1,4 @@
-"""Every ``packing ...`` line that the documents and the help show can be given as it stands."""
+"""Every ``packing ...`` line of documents, help and scripts can be given as it stands."""
 
 import re
 import shlex
@@ -16,6 +16,8 @@ from agents.config.grids import expanded
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = ("README.md", "CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for path in DOCS))
+SCRIPT = "benchmarks/page.sh"
+"""The commands that measure what docs/benchmarks.md shows."""
 LINK = re.compile(r"\]\(([^)#]+)")
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(
@@ -30,14 +32,15 @@ EXPERIMENTS = {f"experiment={name}" for name in groups()["experiment"]}
 
 
 def in_blocks(page: str) -> Iterator[str]:
-    """Lines of a page's code blocks, continued lines joined."""
-    for block in FENCE.finditer((ROOT / page).read_text(encoding="utf-8")):
-        yield from block[1].replace("\\\n", " ").splitlines()
+    """Lines of a page's code blocks, or of a script; continued lines are joined."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for block in [text] if page.endswith(".sh") else FENCE.findall(text):
+        yield from block.replace("\\\n", " ").splitlines()
 
 
 def shown() -> list[tuple[str, str]]:
     """Return the place of each command line, and its arguments."""
-    lines = [(page, line) for page in PAGES for line in in_blocks(page)]
+    lines = [(page, line) for page in (*PAGES, SCRIPT) for line in in_blocks(page)]
     for path in sorted((ROOT / "conf").rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         lines += [(path.name, line) for line in text.splitlines() if line.startswith("#")]
