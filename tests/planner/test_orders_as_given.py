@@ -302,6 +302,15 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,stackable,do not stack\n1,2,3,no,no\n", "line 2: stackable and no_stacking"),
         ("name,lxwxh\na,30-20-10\n", "line 2: lxwxh='30-20-10' must be three sides"),
         ("name,lxwxh\na,L30 x W20 x D10 x 2\n", "line 2: lxwxh=.* must be three sides"),
+        *(
+            (f"name;lxwxh\na;{sides}\n", "line 2: 'L.*5.*' may be 5.* or 0.5.*; write")
+            for sides in (
+                "L.5 x W.4 x H.3 m",
+                "L .5m x W .4m x H .3m",
+                "L. .5m x H3m x B.4m",
+                "L,5 x W,4 x H,3 m",
+            )
+        ),
         ("name,lxwxh\na,L30 x W20 x L10\n", "line 2: 'L', 'W': a box has three sides; add"),
         ("dx;dy;dz\n12,5;1,250.5;3\n", "dy='1,250.5' .* has separators of thousands"),
         ("name,dx,dy,dz,qty\na,1,2,3,4\nTotal pieces,,,,4\n", "line 3: 'Total pieces' has no"),

@@ -41,6 +41,7 @@ _SUMS = {"quantity", "weight", "value", "cost", "unit", "weight_unit"}
 """Columns that a row of totals fills."""
 _WORD = re.compile(r"[\s_()\[\]]+")
 _LETTERS = re.compile(r"[(\[]?([^\W\d_]+)[)\]]?")
+_MARK = re.compile(r"[ .:=]*[.,]\d")
 _RANGE = re.compile(r"\s*(\d+)\s*(?:[-‒–—~&,/]|to|\.\.+)\s*(\d+).*", re.DOTALL)
 
 
@@ -249,7 +250,8 @@ def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:
     """Return the number and unit of each side; letters as in ``L40 x W30 x H20`` give the order.
 
     Raises:
-        OrderError: The letters are not those of three sides.
+        OrderError: The letters are not those of three sides, or a mark may be decimal, as in
+            ``L.5``.
     """
     letters = [m for piece in map(str, pieces) for m in _LETTERS.finditer(piece)]
     letters = [letter for letter in letters if is_side(meaning(plain(letter[1])))]
@@ -261,6 +263,10 @@ def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:
     axes = axes_of(dict(zip(keys, words, strict=True)))
     order = sorted(range(3), key=lambda n: axes[keys[n]])
     bare = [letter.string[: letter.start()] + letter.string[letter.end() :] for letter in letters]
+    for letter, piece in zip(letters, bare, strict=True):
+        if _MARK.match(piece):
+            number = piece.strip(" .,:=")
+            raise OrderError(f"{letter.string!r} may be {number} or 0.{number}; write one of them")
     pairs = [split_unit(piece.strip(" .:=")) for piece in bare]
     own = all(unit for _, unit in pairs)  # otherwise a unit after the last side applies to all
     return [(pairs[n][0], pairs[n if own else k][1]) for k, n in enumerate(order)]
