@@ -156,6 +156,7 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("mug,12,10,9,6\n", MUG),
         ("name,dx,dy,dz,quantity,remarks,checked by\nmug,12,10,9,6,,\n", MUG),
         ('name,dx,dy,dz,quantity\n="mug",="12","=""10""",9,6\n', MUG),
+        ('name;dx;dy;dz\nx="1";1;2;3\n', [('x="1"', ("1", "2", "3"), 1, "mm")]),
         # signs of other keyboards, and a mark where two files were joined
         ("品名,サイズ,個数\nmug,１２×１０×９ミリ,6個\n", MUG),
         ("品名,サイズ,個数\nmug,12×10×9\u339c,6個\n", MUG),

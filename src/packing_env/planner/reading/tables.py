@@ -43,7 +43,7 @@ _TIMES = re.compile(r"(?:(.*\S)\s+)?[x\u00d7](\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
 _DECIMAL = re.compile(r"[+-]?(?:\d+([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+|\d{4,}([.,])\d+)")
 _GROUP = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")
-_TEXT = re.compile(r'="([^"]*)"')
+_TEXT = re.compile(r'="[^"]*"')
 """A text as exports protect it from spreadsheets: ="007"."""
 _MARKS = re.compile(r"[^\d+-]")
 _LONGEST, _LONGEST_OF_SMALL = 20, 100
@@ -287,7 +287,8 @@ def _decimal_mark(text: str, unit: Fraction) -> str | None:
 
 def new_row(line: int, cells: Any) -> Row:
     """Return a row without the empty cells at its end."""
-    stripped = [_TEXT.sub(r"\1", str(cell).strip()) for cell in cells]
+    texts = [str(cell).strip() for cell in cells]
+    stripped = [text[2:-1] if _TEXT.fullmatch(text) else text for text in texts]
     while stripped and not stripped[-1]:
         stripped.pop()
     return Row(line, tuple(stripped))
