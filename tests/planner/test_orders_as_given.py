@@ -258,6 +258,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
     ("text", "message"),
     [
         ("name,dx,dy,dz\nTOTAL,1,2,3\n", "line 2: looks like a row of totals"),
+        ("name,dx,dy,dz\nZwischenSumme,1,2,3\n", "line 2: looks like a row of totals"),
         ("name,dx,dx,dz\na,1,2,3\n", "'dx' and 'dx' mean the same"),
         ("length,dx,dy,dz\n1,2,3,4\n", "are not three sides"),
         ("sku,item,sku,dx,dy,dz\na,b,c,1,2,3\n", "'sku' and 'sku' mean the same"),
@@ -468,6 +469,7 @@ def test_the_command_leaves_columns_out(write: Write, capsys: pytest.CaptureFixt
 LANGUAGES = {
     "de": "Bezeichnung;Länge (mm);Breite;Höhe;Anzahl;Gewicht in kg",
     "de, capitals and digraphs": "ARTIKEL;LAENGE_MM;BREITE;HOEHE;STÜCK;GEWICHT [kg]",
+    "de, capitals in words": "ArtikelBezeichnung;Länge (mm);Breite;Höhe;StückZahl;BruttoGewicht",
     "de, depth": "Teil;Breite [mm];Tiefe;Höhe;Menge;Masse",
     "fr": "Désignation;Longueur en mm;Largeur;Hauteur;Quantité;Poids (kg)",
     "fr, depth": "Référence;Largeur;Profondeur;Hauteur;Nombre;Poids",

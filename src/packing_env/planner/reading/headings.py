@@ -94,7 +94,7 @@ def has_entry(path: Path, row: Row, keys: Sequence[str]) -> bool:
     filled = {k: c for k, c in zip(keys, row.cells, strict=False) if c and k != LEFT_OUT}
     if not filled and len(row.cells) <= len(keys):
         return False
-    if any(plain(c) in TOTALS for c in filled.values()) or filled.keys() <= _SUMS:
+    if any(plain(c).replace("_", "") in TOTALS for c in filled.values()) or filled.keys() <= _SUMS:
         raise OrderError(f"{place}: looks like a row of totals; remove it")
     if len(row.cells) > len(keys):
         raise OrderError(

@@ -112,7 +112,7 @@ _PACKAGE = (
     "box carton ctn case package pkg parcel crate pallet pallets karton kiste paket caja koli 箱"
 )
 _TOTALS = (
-    "total totals sum subtotal sub_total grand_total summe gesamt gesamtsumme zwischensumme somme "
+    "total totals sum subtotal grand_total summe gesamt gesamtsumme zwischensumme somme "
     "totaux suma totale somma totaal som razem łącznie итого всего 合计 合計 总计 總計 総計 "
     "小计 小計"
 )
@@ -163,7 +163,9 @@ def meaning(word: str) -> str:
     goods, _, rest = word.partition("_")
     key = MEANING.get(rest, rest)
     counts = key == "quantity" and goods in _COUNTED
-    return key if counts or (goods in _GOODS and key in _OF_GOODS) else word
+    if counts or (goods in _GOODS and key in _OF_GOODS):
+        return key
+    return MEANING.get(word.replace("_", ""), word)  # ArtikelNummer
 
 
 def numbers_goods(word: str) -> bool:
@@ -184,8 +186,8 @@ _BLANK = frozenset(("-", "--", "---", "–", "—", "n/a", "n.a.", "na", "null",
 """Words of a cell without a value; not ``none`` or ``nil``, which may be 0."""
 _LABELS = {"name": _BLANK, "together": {"na", "null"}}
 """Blank words that may be labels, by key."""
-TOTALS = frozenset(map(plain, _TOTALS.split()))
-"""Words that mark a row of totals."""
+TOTALS = frozenset(plain(word).replace("_", "") for word in _TOTALS.split())
+"""Words that mark a row of totals, without underscores."""
 
 
 def is_blank(key: str, value: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 
 from packing_env import files
 from packing_env.planner.reading.lengths import like_number
-from packing_env.planner.reading.synonyms import MEANING, plain
+from packing_env.planner.reading.synonyms import MEANING, meaning, plain
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -203,7 +203,7 @@ def _decoded(path: Path, data: bytes) -> str:
 
 def _num_names(cells: Sequence[str]) -> int:
     """Return how many cells are names of columns, perhaps with a unit in brackets."""
-    return sum(plain(_CELL.split(cell.strip('"'))[0]) in MEANING for cell in cells)
+    return sum(meaning(plain(_CELL.split(cell.strip('"'))[0])) in MEANING for cell in cells)
 
 
 def read_csv(path: Path) -> Table:
