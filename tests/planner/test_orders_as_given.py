@@ -83,6 +83,9 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
             "---------\n|name|dx|dy|dz|qty|\n|---|---|\n---,---,---\n|mug|12|10|9|6|\n---------\n",
             MUG,
         ),
+        ("Item, tall;12;10;9\n", [("Item, tall", ("12", "10", "9"), 1, "mm")]),
+        ("----\n12;10;9;6\n====\n", [("12x10x9", *MUG[0][1:])]),
+        ('name,dx,dy,dz\n"a\n---\nb",1,2,3\n', [("a\\n---\\nb", ("1", "2", "3"), 1, "mm")]),
         # names of columns
         ("Item, Length ,WIDTH,height,Qty\nmug,12,10,9,6\n", MUG),
         ("SKU,L,W,H,pcs\nmug,12,10,9,6\n", MUG),

@@ -37,8 +37,9 @@ _CELL = re.compile(r"[;,\t|(\[\n]|\uff08")
 """Characters that separate the names of columns from each other and from their units."""
 _BEGINNING = 4096
 """Characters of a file that are searched for names of columns."""
-_RULE = re.compile(r"[-=+|:;,\s]*(?:---|===)[-=+|:;,\s]*")
-"""A line between the rows of a list, as SAP prints."""
+_SEPARATORS = ";\t|,"
+_OF_RULES = "-=+:" + _SEPARATORS + " \n"
+"""Characters of lines between the rows of a list."""
 _TIMES = re.compile(r"(?:(.*\S)\s+)?[x\u00d7](\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
 _DECIMAL = re.compile(r"[+-]?(?:\d+([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+|\d{4,}([.,])\d+)")
@@ -217,7 +218,7 @@ def read_csv(path: Path) -> Table:
     if named:
         lines[0] = ""
     comments = {number: line for number, line in enumerate(lines, 1) if line.lstrip()[:1] == "#"}
-    lines = ["" if line.lstrip()[:1] == "#" or _RULE.fullmatch(line) else line for line in lines]
+    lines = ["" if line.lstrip()[:1] == "#" else line for line in lines]
     text = "\n".join(lines)
     mark = named[1] if named else _delimiter(text)
     reader = csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=mark != "\t")
@@ -232,20 +233,29 @@ def read_csv(path: Path) -> Table:
     except csv.Error as error:
         raise OrderError(f"{path}, line {line}: cannot be read: {error}") from error
     return Table(
-        tuple(row for row in rows if row.cells),
+        tuple(row for row in rows if row.cells and not _is_rule(mark.join(row.cells))),
         tuple(new_row(n, text.split(mark)) for n, text in comments.items()),
         mark,
     )
 
 
 def _delimiter(text: str) -> str:
-    """Return the separator that gives a line most names of columns, or else that of the first line.
+    """Return the separator of three or more names of columns, or else that of the first line.
 
     Titles above the names may have other marks, as in ``Miller Ltd., London``.
     """
-    marks = (files.delimiter(text.lstrip("\n")), *";\t|,")
-    lines = text[:_BEGINNING].split("\n")
-    return max(marks, key=lambda mark: max(_num_names(line.split(mark)) for line in lines))
+    lines = [line for line in text[:_BEGINNING].split("\n") if line and not _is_rule(line)]
+    first = files.delimiter("\n".join(lines))
+    names = [
+        (_num_names(line.split(mark)), mark) for mark in (first, *_SEPARATORS) for line in lines
+    ]
+    most, best = max(names, key=lambda pair: pair[0], default=(0, first))
+    return best if most >= 3 else first
+
+
+def _is_rule(line: str) -> bool:
+    """Return whether a line only separates rows of a list, as SAP prints."""
+    return ("---" in line or "===" in line) and not line.strip(_OF_RULES)
 
 
 def decimal_comma(path: Path, delimiter: str, numbers: Sequence[tuple[int, str, Fraction]]) -> bool:
