@@ -86,6 +86,10 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("Item, tall;12;10;9\n", [("Item, tall", ("12", "10", "9"), 1, "mm")]),
         ("----\n12;10;9;6\n====\n", [("12x10x9", *MUG[0][1:])]),
         ('name,dx,dy,dz\n"a\n---\nb",1,2,3\n', [("a\\n---\\nb", ("1", "2", "3"), 1, "mm")]),
+        (
+            'name,dx,dy,dz,qty\n"Box\n40,30,20",12,10,9,6\n',
+            [("Box\\n40,30,20", ("12", "10", "9"), 6, "mm")],
+        ),
         # names of columns
         ("Item, Length ,WIDTH,height,Qty\nmug,12,10,9,6\n", MUG),
         ("SKU,L,W,H,pcs\nmug,12,10,9,6\n", MUG),
@@ -322,6 +326,14 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         (
             'name,dx,dy,dz\na,1,2,3\n"5"" lid,1,2,3\nlid 5",1,2,3\n',
             "line 3: a quotation mark holds rows",
+        ),
+        (
+            'name,dx,dy,dz,qty,kg\n"5"" lid,1,2,3,4,5\nA,1,2,3,4,5\n',
+            "line 2: a quotation mark holds rows",
+        ),
+        (
+            'pos,sku,name,dx,dy,dz\n1,A,"5,7,2,3\n2,B,6",7,2,3\n',
+            "line 2: a quotation mark holds rows",
         ),
         ("dx,dy,dz,Stop\n1,2,3,Oslo\n", "Stop='Oslo' must be a number .1 is unloaded first.: 'O"),
         ("dx,dy,dz,qty\n1,2,3,-\n", "line 2: qty is empty"),

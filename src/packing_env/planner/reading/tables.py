@@ -225,7 +225,13 @@ def read_csv(path: Path) -> Table:
     rows, line = [], 1
     try:
         for cells in reader:
-            held = [row.split(mark) for cell in cells for row in cell.split("\n") if row != cell]
+            # A name of several lines may hold numbers, but not as many as the rest of the row.
+            held = [
+                row
+                for n, cell in enumerate(cells)
+                for row in (part.split(mark) for part in cell.split("\n") if part != cell)
+                if n + len(row) >= len(cells)
+            ]
             if any(sum(map(like_number, row)) >= 3 for row in held):
                 raise OrderError(f"{path}, line {line}: a quotation mark holds rows; close it")
             rows.append(new_row(line, cells))
