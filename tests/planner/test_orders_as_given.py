@@ -705,6 +705,7 @@ SHEETS: dict[str, list[list[Any]]] = {
     "Mixed": [["dx", "dy", "dz"], [1.225, "2,5", 2]],
     "Shown": [["name", "dx", "dy", "dz", "qty", "weight"], [7, 1.125, 10, 9, 6, 500]],
     "Merged": [["sides", "qty", "stop"], ["12x10x9", 6, 2], ["1x1x1", 6]],
+    "Merged aside": [["Pos", "sides", "qty", "Notes"], [1, "12x10x9", 6], [None, "1x1x1", 6]],
     "Beside": [["dx", None, "dy", None, "dz", None], [1.125, "mm", 2, "mm", 3, "mm"]],
 }
 
@@ -718,11 +719,14 @@ def test_workbooks(tmp_path: Path) -> None:
         for cells in lines:
             page.append(cells)
     book["Merged"].merge_cells("C2:C3")
+    for area in ("A2:A3", "D1:D3"):
+        book["Merged aside"].merge_cells(area)
     formats = ("000", '0.000" cm"', '#,##0\\ "cm"', '0" CM";-0" CM"', '0" pcs"', '0.0 "g"')
     for cell, shown in zip(book["Shown"][2], formats, strict=True):
         cell.number_format = shown
     book.save(file)
     assert rows(file) == rows(f"{file}:Titled") == MUG
+    assert len(rows(f"{file}:Merged aside")) == 2
     assert rows(f"{file}:Number")[0][1] == ("49/40", "1", "2")
     assert rows(f"{file}:Other")[0][1] == ("3/10", "1", "2")
     assert rows(f"{file}:Metres")[0][1] == ("6/5", "9/5", "5/4")

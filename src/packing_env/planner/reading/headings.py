@@ -108,7 +108,8 @@ def has_entry(path: Path, row: Row, keys: Sequence[str]) -> bool:
                 "column, or remove it"
             )
     for number, reason in row.unclear.items():
-        if number < len(keys) and keys[number] != LEFT_OUT:
+        key = keys[number] if number < len(keys) else ""
+        if key not in ("", LEFT_OUT) and (key != "row" or key in filled):
             raise OrderError(f"{place}: {reason}")
     if "name" in filled and filled.keys() <= {"name", *_SUMS}:
         raise OrderError(f"{place}: {filled['name']!r} has no sides; give them, or remove the row")
