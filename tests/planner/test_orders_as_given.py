@@ -704,6 +704,8 @@ SHEETS: dict[str, list[list[Any]]] = {
     "Metres": [["dx (m)", "dy", "dz"], ["1.200", "1.800", "1.250"]],
     "Mixed": [["dx", "dy", "dz"], [1.225, "2,5", 2]],
     "Shown": [["name", "dx", "dy", "dz", "qty", "weight"], [7, 1.125, 10, 9, 6, 500]],
+    "Shown aside": [["name", "sides", "qty", "value"], [4711, "12x10x9", 6, 7.5]],
+    "Tiny": [["dx", "dy", "dz"], [0.000015, 1, 1]],
     "Merged": [["sides", "qty", "stop"], ["12x10x9", 6, 2], ["1x1x1", 6]],
     "Merged aside": [["Pos", "sides", "qty", "Notes"], [1, "12x10x9", 6], [None, "1x1x1", 6]],
     "Beside": [["dx", None, "dy", None, "dz", None], [1.125, "mm", 2, "mm", 3, "mm"]],
@@ -724,6 +726,12 @@ def test_workbooks(tmp_path: Path) -> None:
     formats = ("000", '0.000" cm"', '#,##0\\ "cm"', '0" CM";-0" CM"', '0" pcs"', '0.0 "g"')
     for cell, shown in zip(book["Shown"][2], formats, strict=True):
         cell.number_format = shown
+    for cell, shown in zip(
+        book["Shown aside"][2], ('0" mm"', "", '0" t"', '0.00" m"'), strict=True
+    ):
+        cell.number_format = shown or cell.number_format
+    for cell in book["Tiny"][2]:
+        cell.number_format = '0.0" m"'
     book.save(file)
     assert rows(file) == rows(f"{file}:Titled") == MUG
     assert len(rows(f"{file}:Merged aside")) == 2
@@ -733,6 +741,9 @@ def test_workbooks(tmp_path: Path) -> None:
     assert rows(f"{file}:Beside")[0][1] == ("9/8", "2", "3")
     assert rows(f"{file}:Shown") == [("007", ("9/8", "10", "9"), 6, "cm")]
     assert read_parts(f"{file}:Shown")[0].handling == {"weight": 0.5}
+    assert rows(f"{file}:Shown aside") == [("4711", *MUG[0][1:])]
+    assert read_parts(f"{file}:Shown aside")[0].handling == {"value": 7.5}
+    assert rows(f"{file}:Tiny") == [("1.5e-05x1x1", ("3/200000", "1", "1"), 1, "m")]
     assert rows(f"{file}:Mixed")[0][1] == ("49/40", "5/2", "2")
     assert rows(f"{file}:Shipped", columns={"Ship": ""}) == MUG
     for title, message in {

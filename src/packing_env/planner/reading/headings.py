@@ -15,6 +15,7 @@ from typing import Any
 
 from packing_env.planner.reading.columns import (
     LEFT_OUT,
+    OF_PALLETS,
     WEIGHTS,
     axes_of,
     is_side,
@@ -127,7 +128,8 @@ def join_units(path: Path, table: Table, columns: Columns) -> tuple[Table, Colum
     Raises:
         OrderError: A weight has no unit beside it, and others have one.
     """
-    lines, width = list(table.rows), max(len(row.cells) for row in table.rows)
+    lines = _without_other_units(table.rows, columns)
+    width = max(len(row.cells) for row in lines)
     names, *rows = [[*row.cells, *[""] * (width - len(row.cells))] for row in lines]
     keys = [key_of(name, columns) for name in names]
     # 1. Units below the names of sides and weights move into the names.
@@ -163,6 +165,19 @@ def join_units(path: Path, table: Table, columns: Columns) -> tuple[Table, Colum
         for line, cells in zip(lines, [names, *rows], strict=True)
     )
     return replace(table, rows=read), columns
+
+
+def _without_other_units(rows: Sequence[Row], columns: Columns) -> list[Row]:
+    """Return rows without the units that number formats show, except of lengths and weights."""
+    keys = [key_of(name, columns) for name in rows[0].cells]
+    others = {n for n, key in enumerate(keys) if not (_takes_unit(key) or key in OF_PALLETS)}
+    without = []
+    for row in rows:
+        if bare := {n: number for n, number in row.bare.items() if n in others}:
+            cells = tuple(bare.get(n, cell) for n, cell in enumerate(row.cells))
+            row = replace(row, cells=cells, floats=row.floats | bare.keys())
+        without.append(row)
+    return without
 
 
 def _takes_unit(key: str | None) -> bool:

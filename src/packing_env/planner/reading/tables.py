@@ -88,12 +88,14 @@ class Row:
         cells: Its cells, without empty cells at the end.
         floats: Columns of the cells that a workbook stores as numbers that are not whole.
         unclear: Why a cell cannot be read, by its column. It matters only if the column is used.
+        bare: The cells whose units come from the number formats of a workbook, without the units.
     """
 
     line: int
     cells: tuple[str, ...]
     floats: frozenset[int] = frozenset()
     unclear: Mapping[int, str] = field(default_factory=dict)
+    bare: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

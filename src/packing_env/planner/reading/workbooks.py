@@ -8,13 +8,13 @@ import re
 import warnings
 import zipfile
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from packing_env import files
 from packing_env.extras import require
 from packing_env.names import close_names
-from packing_env.planner.reading.lengths import is_number
 from packing_env.planner.reading.tables import OTHER_SHEETS, OrderError, Row, Table, new_row
 from packing_env.planner.reading.weights import is_weight_unit
 from packing_env.values import is_unit
@@ -59,15 +59,16 @@ def read_workbook(path: Path, sheet: str = "") -> Table:
     comments: list[Row] = []
     for line, cells in enumerate(page.iter_rows(), 1):
         read = [_cell(cell, texts[cell.coordinate].value) for cell in cells]
-        floats = frozenset(
-            n for n, c in enumerate(cells) if isinstance(c.value, float) and is_number(read[n][0])
-        )
+        numbers = {n: _digits(c) for n, c in enumerate(cells) if _is_stored(c.value)}
+        bare = {n: number for n, number in numbers.items() if number != read[n][0]}
+        floats = {n for n in numbers if isinstance(cells[n].value, float) and n not in bare}
         unclear = {n: reason for n, (_, reason) in enumerate(read) if reason}
         unclear |= {
             n: merged[at] for n, cell in enumerate(cells) if (at := cell.coordinate) in merged
         }
-        row = replace(new_row(line, [text for text, _ in read]), floats=floats, unclear=unclear)
+        row = new_row(line, [text for text, _ in read])
         if row.cells:
+            row = replace(row, floats=frozenset(floats), unclear=unclear, bare=bare)
             comment = row.cells[0].startswith("#") and 0 not in unclear  # not an error, as in #N/A
             (comments if comment else rows).append(row)
     return Table(tuple(rows), tuple(comments), sheet=remark)
@@ -118,20 +119,29 @@ def _cell(cell: Any, formula: Any) -> tuple[str, str]:
         return value, f"{cell.coordinate} is {value}"
     if isinstance(value, (str, bool)):
         return str(value), ""
-    if isinstance(value, (int, float)):
-        return _number(value, cell.number_format), ""
+    if _is_stored(value):
+        return _with_unit(_digits(cell), cell.number_format), ""
     reason = f"{cell.coordinate} is a date ({value}); format the column as text or numbers"
     return str(value), reason
 
 
-def _number(value: float, shown: str) -> str:
-    """Return a number, rounded to the digits of the spreadsheet, as its format shows it.
+def _is_stored(value: Any) -> bool:
+    """Return whether a workbook stores a value as a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
-    Only leading zeros and units matter. Decimals before a unit get a zero, so that 1.125 is not
-    read as 1125.
+
+def _digits(cell: Any) -> str:
+    """Return a number with its leading zeros, rounded to the digits of the spreadsheet."""
+    value, shown = cell.value, cell.number_format
+    text = f"{Decimal(f'{value:.{_SIGNIFICANT}g}'):f}" if isinstance(value, float) else str(value)
+    return text.zfill(len(shown)) if set(shown) == {"0"} else text
+
+
+def _with_unit(text: str, shown: str) -> str:
+    """Return a number with the unit of its format.
+
+    Decimals before a unit get a zero, so that 1.125 is not read as 1125.
     """
-    text = f"{value:.{_SIGNIFICANT}g}" if isinstance(value, float) else str(value)
-    text = text.zfill(len(shown)) if set(shown) == {"0"} else text
     match = _SHOWN.search(shown)
     unit = match and (match[1] or match[2])
     if not unit or not (is_unit(unit) or is_weight_unit(unit)):
