@@ -133,6 +133,8 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("Teil;Maße (L x B x H in mm);Stk\nmug;12x10x9;6\n", MUG),
         ("item;Size L*W*H (mm);qty\nmug;12*10*9;6\n", MUG),
         ("item;Size in mm (W x D x H);qty\nmug;12x10x9;6\n", MUG),
+        ("name,dx,dy,dz,qty,unit\nmug,12 mm,10,9,6,mm\n", MUG),
+        ("name,L (mm),W,H,qty\nmug,12 mm,10,9,6\n", MUG),
         ("name,dx,dy,dz,unit\na,1,2,3,MM\n", [("a", ("1", "2", "3"), 1, "mm")]),
         ("name,dx,dy,dz\na,10in,8in,6in\n", [("a", ("10", "8", "6"), 1, "in")]),
         # units of each side, in a row of their own, and in columns beside the numbers
@@ -337,6 +339,8 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ),
         ("dx,dy,dz,Stop\n1,2,3,Oslo\n", "Stop='Oslo' must be a number .1 is unloaded first.: 'O"),
         ("dx,dy,dz,qty\n1,2,3,-\n", "line 2: qty is empty"),
+        ("dx,dy,dz,unit\n1 mm,2,3,cm\n", "line 2: give the unit of each side"),
+        ("dx,dy,dz,unit\n1 mm,2 cm,3,cm\n", "line 2: give the unit of each side"),
         ("dx,dy,dz,qty\n1,2,3,Box 12\n", "line 2: qty='Box 12' must be a number"),
         ("dx,dy,dz\n1,n/a,3\n", "line 2: no dy; a box has three sides"),
         ("dx,dy,dz,max_load\n1,2,3,none\n", "line 2: max_load='none' must be a number"),

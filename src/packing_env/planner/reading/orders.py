@@ -380,7 +380,8 @@ def _units(values: dict[str, Any], header: Header, words: list[str | None]) -> s
     """
     own = {word for word in words if word}
     stated = {read_unit("unit", word) for word in own}
-    if own and not all(words) and words[-1] is None:
+    other = values.get("unit") or header.unit
+    if own and not all(words) and words[-1] is None and stated != {other}:
         raise OrderError("give the unit of each side, or of the last")
     stated |= {each for each in (values.get("unit"),) if each}
     stated |= {header.unit} if stated and header.unit else set()
