@@ -584,6 +584,8 @@ def test_documents_are_read_as_written(write: Write) -> None:
     assert rows(file) == [("a", ("1/10", "2", "3/8"), 1, "mm")]
     entry = {"sku": 4711, "description": "a", "sides": [1, 2, 3]}
     assert rows(write(json.dumps([entry]), "a.json")) == [("4711 a", ("1", "2", "3"), 1, "mm")]
+    entry = {"name": "a", "size": {"value": "1x2x3", "unit": "cm"}}
+    assert rows(write(json.dumps([entry]), "a.json")) == [("a", ("1", "2", "3"), 1, "cm")]
     three = {name: {"value": 1.125, "unit": "CM"} for name in ("length", "width", "height")}
     entry = {"sku": "a", "dimensions": three, "weight": {"value": 1.5, "unit": "POUNDS"}}
     file = write(json.dumps({"items": [entry]}), "a.json")

@@ -250,10 +250,10 @@ def _flat(entry: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """
     pairs: list[tuple[str, Any]] = []
     for key, value in entry.items():
-        if isinstance(value, Mapping) and meaning(plain(str(key))) == "sides":
-            pairs += _flat(value)
-        elif isinstance(value, Mapping) and set(value) == {"value", "unit"}:
+        if isinstance(value, Mapping) and set(value) == {"value", "unit"}:
             pairs.append((key, f"{value['value']} {value['unit']}"))
+        elif isinstance(value, Mapping) and meaning(plain(str(key))) == "sides":
+            pairs += _flat(value)
         else:
             pairs.append((key, value))
     return pairs
