@@ -880,8 +880,11 @@ def test_files_in_a_folder_that_are_no_parts_are_skipped(
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     add(*(f"c{number}.txt" for number in range(8)))
     assert "c6.txt and 3 more (.txt, link, loop); convert STEP" in caplog.text
-    (tmp_path / "link.stl").symlink_to(tmp_path / "moved.stl")  # not lost
-    assert "link" in [part.name for part in read_parts(str(tmp_path))]
+    (tmp_path / "b.stl").symlink_to(tmp_path / "moved.stl")
+    add()
+    assert "not read: b.step, b.stl, c0.txt" in caplog.text
+    assert "convert STEP" in caplog.text
+    assert "mend links to missing files" in caplog.text
     for name, remedy in (("b.step", "convert STEP"), ("b.zip", "unpack"), ("b.gltf", "single GLB")):
         (tmp_path / name).touch()
         with pytest.raises(ValueError, match=remedy):

@@ -30,7 +30,11 @@ POSITIONS = "positions.csv"
 OUTPUT = re.compile(r"plan(-\d+)?\.json|packed(-\d+)?\.stl|packed\.(png|html|glb)|load\.pdf")
 """Names of files that the planner writes; every plan also has :data:`POSITIONS`."""
 _ORDERS = (".csv", ".tsv", ".xlsx", ".yaml", ".yml", ".json")
-_REMEDIES = {**REMEDIES, _ORDERS: "name the file of an order, not its folder"}
+_REMEDIES = {
+    **REMEDIES,
+    _ORDERS: "name the file of an order, not its folder",
+    SUPPORTED: "mend links to missing files",
+}
 """Advice on files in a folder that are not meshes, by suffix."""
 _LISTED = 8
 """Largest number of files that a log line names."""
@@ -66,15 +70,16 @@ def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
 def _files_below(folder: Path) -> list[Path]:
     """List the supported files below a folder, sorted, without the parts of URDF trees in it.
 
-    A log line names the files that are left out, also folders that are links or cannot be read.
+    A log line names the files that are left out, also folders that are links or cannot be read,
+    and links to missing files.
     Hidden files, such as the ``._`` files of macOS, are skipped without mention.
     """
     below = [path for path in sorted(folder.rglob("*")) if path.is_file() or _is_closed(path)]
     below = [file for file in below if not _is_hidden(file.relative_to(folder))]
     outputs = [file for file in below if _is_output(file)]
     below = [file for file in below if file not in outputs]
-    meshes = [file for file in below if file.suffix.lower() in SUPPORTED]
-    others = [file for file in below if file.suffix.lower() not in SUPPORTED]
+    meshes = [file for file in below if file.suffix.lower() in SUPPORTED and file.is_file()]
+    others = sorted(set(below) - set(meshes))
     trees = [file for file in meshes if file.suffix.lower() == ".urdf"]
     parts = {part for tree in trees for part in urdf.referenced_files(tree)}
     others = [file.relative_to(folder) for file in others if _real(file) not in parts]
