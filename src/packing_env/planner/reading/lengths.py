@@ -48,7 +48,7 @@ _GROUPED = re.compile(
     re.ASCII,
 )
 """Groups of three digits, and perhaps another mark and decimals: 1,200 and 1.200,5 and 1 200."""
-_BETWEEN = re.compile(r"\s*(?:[x*]|\sby\s)\s*", re.IGNORECASE)
+_BETWEEN = re.compile(r"[x*]|\sby\s", re.IGNORECASE)
 _PIECE = re.compile(
     r"([+-]?\s*[\d.,](?:[\d.,/\s-]*?)(?:e[+-]?\d+)?)\s*[(\[]?([^\W\d_][^\d)\]]*|[\"']+)?[)\]]?",
     re.IGNORECASE,
@@ -156,7 +156,7 @@ def split_unit(value: Any) -> tuple[Any, str | None]:
 
 def split_sides(text: str) -> list[str]:
     """Split ``40 x 30 x 20``, or with ``*`` or ``by`` between the sides."""
-    return _BETWEEN.split(keyboard_signs(text))
+    return [side.strip() for side in _BETWEEN.split(keyboard_signs(text))]
 
 
 def in_feet(value: Any) -> bool:
