@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 import struct
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -63,6 +64,9 @@ _SIGNS = str.maketrans(
 """Typographic quotation marks, multiplication and minus signs, micro signs and spaces, full-width
 forms and units, and the Cyrillic letter Kha (as in 60x40), and the signs that replace them.
 """
+_THOUSANDS = re.compile(
+    r"(?<![\d.,])[1-9]\d{0,2}(?:[\u00a0\u2007\u2009\u202f]\d{3})+(?!\d|\s*/)", re.ASCII
+)
 
 
 class ParameterError(ValueError):
@@ -311,7 +315,8 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
 
 
 def keyboard_signs(text: str) -> str:
-    """Return a text with typographic signs replaced by those of a keyboard."""
+    """Return a text with signs of a keyboard, and without typographic spaces before thousands."""
+    text = _THOUSANDS.sub(lambda number: "".join(filter(str.isdigit, number[0])), text)
     return text.translate(_SIGNS)
 
 

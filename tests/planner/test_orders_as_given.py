@@ -76,6 +76,11 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("dx;dy;dz;qty\n1'250.500;1\u2019120.25;90;6\n", LONG),
         ("dx;dy;dz;qty\n1\u202f250,5;1 120,25;90;6\n", LONG),
         ("dx;dy;dz\n12.000.000;1\u00a0100;1'100\n", [HUGE]),
+        ("dx;dy;dz\n12\u00a0000\u202f000 mm;1\u00a0100mm;1\u00a0100 mm\n", [HUGE]),
+        (
+            "size;qty\n12\u00a0000\u00a0000 x 1\u00a0100 x 1\u2009100;1\u00a0000\n",
+            [(*HUGE[:2], 1000, "mm")],
+        ),
         # titles with other separators, and lines between rows
         ("Miller Ltd., London\nname;dx;dy;dz;qty\nmug;12,0;10,0;9,0;6\n", MUG),
         ("Order 4711; May\nname,dx,dy,dz,qty\nmug,12,10,9,6\n", MUG),
@@ -296,6 +301,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("sides\tqty\n1.200x800x600 mm\t2\n", "may be 1.2 or 1200"),
         ("sides;qty\n1.200x800,5x600 mm;2\n", "may be 1.2"),
         ("dx,dy,dz\n1 200,800,600\n", "separators of thousands"),
+        ("dx,dy,dz\n0.5\u00a0200,800,600\n", "is not a number"),
         ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
         ("dx,dy,dz,quantity\n1,2,3,-1\n", "line 2: quantity of 1x2x3=-1 must be .* at least 0"),
         ("dx,dy,dz,quantity\n1,2,3,0\n", "quantity of every part is 0: 1x2x3"),
@@ -555,6 +561,7 @@ def test_handling_as_people_write_it(name: str, write: Write) -> None:
         ("weight (lb)", "10", 4.5359237),
         ("weight_lbs", "10", 4.5359237),
         ("weight [g]", "250", 0.25),
+        ("weight", "1\u00a0250,5 kg", 1250.5),
         ("Gewicht", "7 1/2 kg", 7.5),
     ],
 )
