@@ -350,6 +350,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,qty\n1,2,3,Box 12\n", "line 2: qty='Box 12' must be a number"),
         ("dx,dy,dz\n1,n/a,3\n", "line 2: no dy; a box has three sides"),
         ("dx,dy,dz,max_load\n1,2,3,none\n", "line 2: max_load='none' must be a number"),
+        # a dash may be 0 or no
+        ("dx,dy,dz,max_load\n1,2,3,-\n", "line 2: max_load='-' must be a number"),
+        ("dx,dy,dz,layers\n1,2,3,–\n", "line 2: layers='–' must be a number"),
+        ("dx,dy,dz,stackable\n1,2,3,-\n", "line 2: stackable='-' must be true or false"),
         ("name,lxwxh\na,1/2/3\n", "line 2: lxwxh='1/2/3' must be three sides, as in 30x20x10"),
         ("name,sides\na,1x2\n", "line 2: sides='1 x 2' must be three sides"),
         ("Packing list\nname,colour\n", "line 1: 'Packing list' is not supported"),
@@ -574,9 +578,12 @@ def test_weights_with_units(header: str, cell: str, kilograms: float, write: Wri
 
 @pytest.mark.parametrize("word", ["-", "–", "n/a", "N.A.", "NA", "NULL", "k.A."])
 def test_words_for_no_value(word: str, write: Write) -> None:
-    columns = "name,weight,max_load,fragile,stop,value,layers,faces,upright,together,file"
+    columns = "max_load,layers,name,weight,fragile,stop,value,faces,upright,together,file"
+    limit = "" if word in "-–" else word  # a dash may be 0
     together = {"together": word} if word in ("NA", "NULL") else {}  # which may be labels
-    (part,) = read_parts(write(f"{columns},dx,dy,dz,qty\n{word},{f'{word},' * 10}3,2,1,6\n"))
+    (part,) = read_parts(
+        write(f"{columns},dx,dy,dz,qty\n{limit},{limit},{f'{word},' * 9}3,2,1,6\n")
+    )
     assert (part.name, part.handling, part.faces, part.quantity) == (word, together, (), 6)
 
 

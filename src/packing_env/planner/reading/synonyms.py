@@ -182,10 +182,15 @@ _BEFORE = frozenset(map(plain, _COUNTS.split()))
 PIECES = _BEFORE | frozenset(map(plain, _PACKAGE.split())) | PACKAGES
 """Units after a quantity."""
 _COUNT = re.compile(r"(?:([^\W\d_][^\d+-]*)|\*\s*)?([+-]?\d.*?)\s*([^\W\d_]\D*)?")
-_BLANK = frozenset(("-", "--", "---", "–", "—", "n/a", "n.a.", "na", "null", "k.a."))
+_DASHES = frozenset(("-", "--", "---", "–", "—"))
+_BLANK = _DASHES | {"n/a", "n.a.", "na", "null", "k.a."}
 """Words of a cell without a value; not ``none`` or ``nil``, which may be 0."""
-_LABELS = {"name": _BLANK, "together": {"na", "null"}}
-"""Blank words that may be labels, by key."""
+_NOT_BLANK = {
+    "name": _BLANK,
+    "together": {"na", "null"},
+    **dict.fromkeys(("max_load", "weight_limit", "layers", "stackable"), _DASHES),
+}
+"""Blank words that may be labels, or dashes that may be 0 or no, by key."""
 TOTALS = frozenset(plain(word).replace("_", "") for word in _TOTALS.split())
 """Words that mark a row of totals, without underscores."""
 
@@ -193,7 +198,7 @@ TOTALS = frozenset(plain(word).replace("_", "") for word in _TOTALS.split())
 def is_blank(key: str, value: Any) -> bool:
     """Return whether a cell has no value, as with ``-`` or ``N/A``; names are kept."""
     word = str(value).strip().lower()
-    return value in ("", None) or (word in _BLANK and word not in _LABELS.get(key, ()))
+    return value in ("", None) or (word in _BLANK and word not in _NOT_BLANK.get(key, ()))
 
 
 def without_pieces(count: str) -> str:
