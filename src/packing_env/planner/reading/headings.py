@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, zip_longest
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,9 @@ def without_titles(path: Path, table: Table, columns: Columns) -> Table:
     """
     rows, line = list(table.rows), table.rows[0].line
     comments = [row for row in table.comments if row.line < line]
-    named = [row for row in (*rows, *comments) if num_names(row.cells, columns) >= 3]
-    rows = [row for row in comments if row in named[:1]] + rows
+    each = (row for row in (*rows, *comments) if num_names(row.cells, columns) >= 3)
+    named = list(islice(each, 1))
+    rows = [row for row in comments if row in named] + rows
     names = rows.index(named[0]) if named else 0
     for n in range(max(names - 1, 0), min(names + 1, len(rows) - 1)):
         if row := _in_one_row(rows[n], rows[n + 1], columns):
