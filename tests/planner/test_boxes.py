@@ -3,6 +3,8 @@
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,15 @@ import numpy as np
 import pytest
 import trimesh
 from benchmarks import fuzz_orders
-from tests.planner.orders import box, checked, patiently
+from tests.planner.orders import GRID, box, checked, patiently
 
 import packing_env as pe
 from agents.cli.main import main
-from packing_env.plan import BoxType, load_boxes
+from packing_env import planner
+from packing_env.plan import BoxType, check_plan, load_boxes
 from packing_env.plan.loading.problem import LoadRules
 from packing_env.planner import Part, Plan
+from packing_env.values import UNITS
 
 pytest.importorskip("numba")
 
@@ -34,6 +38,14 @@ FITS: dict[str, tuple[list[Part], str, int]] = {
     "fifty cartons": ([box("carton", 60, 60, 50, quantity=50)], "300x300x100mm", 50),
     "three crates": ([box("crate", 750, 960, 640, quantity=3)], "2250x980x680mm", 3),
     "as large as the container": ([box("panel", 1125, 810, 95)], "810x1125x95mm", 1),
+    "four and a lid": (
+        [
+            box("parcel", 40, 30.5, 20, quantity=4, faces=("+x",)),
+            box("lid", 61, 40, 5, faces=("+z", "-z")),
+        ],
+        "61x40x45mm",
+        5,
+    ),
     "tenths": ([box("tin", 33.3, 33.3, 10.1, quantity=27)], "99.9x99.9x30.3mm", 27),
     "thirds of an inch": (
         [Part(sides=(Fraction(1, 3),) * 3, unit="in", quantity=27, name="die")],
@@ -47,6 +59,11 @@ FITS: dict[str, tuple[list[Part], str, int]] = {
         ],
         "12032x2352x2393mm",
         7,
+    ),
+    "sixteenths": (
+        [Part(sides=(Fraction(113, 16), 3, 2), unit="in", quantity=4, name="inches")],
+        "14 1/8 x 6 x 2 in",
+        4,
     ),
     "inches in millimetres": (
         [Part(sides=(1, 1, Fraction(1, 16)), unit="in", quantity=16, name="tile")],
@@ -62,6 +79,75 @@ def test_what_fits_exactly_is_packed(name: str, tmp_path: Path) -> None:
     for stability in ("com_hull", "none", "stands"):
         plan = pack(parts, container, tmp_path, stability=stability)
         assert (plan.num_packed, plan.num_left) == (number, 0)
+
+
+def write_box(path: Path, sides: Sequence[float], at: Sequence[float] = (0, 0, 0)) -> Path:
+    solid = trimesh.creation.box(sides).subdivide()  # vertices between the corners
+    solid.apply_translation(at).export(path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["stl", "obj"])
+@pytest.mark.parametrize(
+    "name", ["three crates", "as large as the container", "tenths", "four and a lid", "sixteenths"]
+)
+def test_mesh_files_of_boxes_are_packed_exactly(name: str, suffix: str, tmp_path: Path) -> None:
+    """The smaller container is chosen, and the plan refers to the file."""
+    (first, *others), container, number = FITS[name]
+    sides = [float(side) for side in first.sides or ()]
+    file = str(write_box(tmp_path / f"file.{suffix}", sides, (9.3, -700, 0)))
+    parts = [replace(first, file=file, sides=None), *others]
+    plan = pack(parts, [container, "3000x2000x1500mm"], tmp_path)
+    assert (plan.num_packed, plan.num_left) == (number, 0)
+    (packing,) = plan.containers
+    size = [float(side) for side in planner.read_containers(container)[0].size]
+    assert packing.container == pytest.approx(size)
+    assert {item.source for item in packing.items if item.name == first.name} == {file}
+    planner.save(plan, tmp_path / "out", size=64)
+    packed = trimesh.load(tmp_path / "out" / "packed.stl")
+    room = np.array([[0.0, 0.0, 0.0], size]) / UNITS[plan.unit]
+    assert (packed.bounds[0] >= room[0] - 1e-3).all()
+    assert (packed.bounds[1] <= room[1] + 1e-3).all()
+    volume = sum(item.volume for item in packing.items)
+    assert packed.volume * UNITS[plan.unit] ** 3 == pytest.approx(volume)
+
+
+@pytest.mark.parametrize(
+    ("sides", "options"),
+    [
+        ((30, 20, 10), {"cell": "10mm"}),
+        ((30, 20, 10.0001), {}),
+        ((30, 20, 10), {"stability": GRID}),
+    ],
+    ids=["cell", "sides that no unit divides", "stability"],
+)
+def test_mesh_files_of_boxes_on_a_grid(
+    sides: Sequence[float], options: dict[str, Any], tmp_path: Path
+) -> None:
+    file = write_box(tmp_path / "file.stl", sides)
+    plan = pack([Part(str(file), unit="mm")], "60x60x60mm", tmp_path, **options)
+    assert plan.containers[0].geometry == "maps"
+
+
+def test_a_file_of_another_solid_is_refused_in_a_plan_of_boxes(tmp_path: Path) -> None:
+    """Each has the bounding box of the file that was packed."""
+    file = write_box(tmp_path / "file.stl", (30, 20, 10))
+    plan = pe.pack([Part(str(file), unit="mm")], "60x60x60mm", 0.1)
+    planner.save(plan, tmp_path, size=64)
+    solid = trimesh.creation.box((30, 20, 10))
+    assert check_plan(tmp_path / "plan.json").holds
+    ends = [trimesh.creation.box((10, 20, 10)).apply_translation((x, 0, 0)) for x in (-10, 10)]
+    others = {
+        "two boxes": trimesh.util.concatenate(ends),
+        "a wedge": trimesh.convex.convex_hull(np.delete(solid.vertices, [0, 1], 0)),
+        "an open box": trimesh.Trimesh(solid.vertices, solid.faces[1:]),
+    }
+    for name, other in others.items():
+        assert other.extents.tolist() == pytest.approx([30, 20, 10])
+        other.export(file)
+        violation = check_plan(tmp_path / "plan.json").violation
+        assert violation is not None, name
+        assert violation.claim == "geometry"
 
 
 def test_lengths_without_a_common_unit_are_rounded_in_the_plan(tmp_path: Path) -> None:

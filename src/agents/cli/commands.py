@@ -107,7 +107,7 @@ PACK = (
     Argument("--seconds", type=float, default=30.0, help="time of the search; default 30"),
     Argument("--unit", help="unit of files that state none; default: --container's"),
     COLUMN,
-    Argument("--cell", metavar="LENGTH", help="grid cell, used if not all are boxes, as in 5mm"),
+    Argument("--cell", metavar="LENGTH", help="grid cell, used if the order has meshes, as in 5mm"),
     Argument(
         "--stability", default="com_hull", metavar="RULE",
         help="a rule, or stands (the strictest); default com_hull",

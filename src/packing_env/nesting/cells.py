@@ -46,7 +46,7 @@ def default_cell(
     inner = [side - 2 * walls + gap for side in kind.size]
     sides = [[side + gap for side in part.exact_sides] for part in order if part.sides]
     fitting = [each for each in sides if all(map(operator.le, sorted(each), sorted(inner)))]
-    lengths = [[float(side + gap) for side in part.lengths] for part in order]
+    lengths = [[float(side + gap) for side in part.exact_sides] for part in order]
     quantities = np.array([part.quantity for part in order])
     share = 1.0 if fitting else min(1.0, seconds / SECONDS)
     voxels = max(VOXELS * share, LEAST_VOXELS)

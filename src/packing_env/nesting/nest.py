@@ -178,7 +178,7 @@ def _level(
             )
 
         def reason(number: int) -> str:
-            sides = [float(length) for length in order[number].lengths]
+            sides = [float(length) for length in order[number].exact_sides]
             return misfit(order[number], sides, [(free + EXACT).tolist()]) or TOO_LARGE
 
         raise none_fits(order, free.tolist(), kind.unit, reason)

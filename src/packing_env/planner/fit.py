@@ -60,11 +60,11 @@ def none_fits(
         unit: Unit of the lengths in the message.
         reason: Function that returns why a part does not fit.
     """
-    sizes = [sorted(part.lengths, reverse=True) for part in parts]
+    sizes = [sorted(part.exact_sides, reverse=True) for part in parts]
     smallest = min(range(len(sizes)), key=sizes.__getitem__)
     free, sides = (
         " x ".join(f"{float(length) / UNITS[unit]:.6g}" for length in lengths)
-        for lengths in (room, parts[smallest].lengths)
+        for lengths in (room, parts[smallest].exact_sides)
     )
     return CatalogueError(
         f"no part fits into the container, of which {free} {unit} may be used; the smallest part, "

@@ -14,6 +14,7 @@ import torch
 from packing_env.constraints import Constraints
 from packing_env.core.stability import check_rule
 from packing_env.files import finished_first
+from packing_env.item_source import log_warnings
 from packing_env.items import CatalogueError, Mesh
 from packing_env.items.handling import Stacking
 from packing_env.items.meshes.mesh import TooSmallError
@@ -77,7 +78,9 @@ def pack(
 
     Orders of boxes are packed exactly, without a grid, if the stability is ``"none"``,
     ``com_hull``, ``com_hull_strict``, ``com_hull_10``, ``com_hull_20``, or ``"stands"``, which
-    means ``com_hull_20`` for boxes. All other orders are packed on heightmaps.
+    means ``com_hull_20`` for boxes. A mesh file counts as a box if its solid is one, its sides are
+    whole multiples of 0.00025 mm, and no ``cell`` is given. All other orders are packed on
+    heightmaps.
 
     Boxes go into as few containers as the search finds. Among equal numbers, the cheapest or
     smallest containers win; ``choose`` sets another criterion. The search ends when no better
@@ -130,7 +133,10 @@ def pack(
     order = read_parts(entries, unit, default=container_unit, container=largest)
     rule = LADDER[-1] if stability == STANDS else stability
     spacing = None if cell is None else read_length("cell", cell)
-    exactly = is_exact(order, rule)
+    exactly = is_exact(order, rule, cell=cell is not None)
+    files = [part for part in order if exactly and part.file]
+    warnings = [{"warnings": part.load().warnings} for part in files]
+    log_warnings([part.label for part in files], warnings)
     if exactly and cell is not None:
         _LOGGER.warning("cell has no effect: orders of boxes are packed exactly, without a grid")
     if not exactly and choose != FEWEST:
@@ -179,7 +185,7 @@ def _lay_grids(
                     f"{part.label}: {name} applies only to orders of boxes, with stability "
                     f"none, com_hull, com_hull_strict, com_hull_10 or com_hull_20"
                 )
-    boxes = [part.exact_sides for part in order if part.sides is not None]
+    boxes = [part.exact_sides for part in order if part.is_box]
     spacing = choose_cell([kind.room for kind in types], boxes) if cell is None else cell
     task: dict[str, Any] = {"stability": stability}
     if stability == STANDS:

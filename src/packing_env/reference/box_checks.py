@@ -60,7 +60,7 @@ class BoxChecks:
             yield item.wrong("support_ratio", f"{item.support_ratio:.6f}", f"{ratio:.6f}")
 
         # 3. Check claims that do not depend on its place, and the constraints.
-        volume = math.prod(item.solid.extent or (0.0,))
+        volume = math.prod((item.points.max(0) - item.points.min(0)).tolist())
         if abs(item.volume - volume) > RELATIVE * volume:
             yield item.wrong("volume", f"{item.volume:.6g} m^3", f"{volume:.6g} m^3")
         self._case = BoxCase(self.load, item.name, Handling.of(item.handling), meeting)
@@ -82,9 +82,9 @@ class BoxChecks:
 
     def _whole_units(self, item: ItemClaim) -> Iterator[Violation]:
         """Check that the item is a cuboid parallel to the walls, with corners on the lattice."""
-        if not item.is_upright_cuboid:
+        if not (item.is_upright and item.solid.is_cuboid):
             yield item.wrong("geometry", "a cuboid parallel to the walls", "another solid")
-        steps = item.points / self.unit
+        steps = np.array([item.points.min(0), item.points.max(0)]) / self.unit
         off = float(np.abs(steps - np.round(steps)).max())
         if off > MARGIN + self.plan.slack / self.unit:
             claimed = f"corners at whole multiples of {self.unit} m"

@@ -90,11 +90,15 @@ class ItemClaim:
         return self.solid.vertices @ self.rotation.T + self.translation
 
     @property
-    def is_upright_cuboid(self) -> bool:
-        """True for a cuboid whose sides are parallel to the container's."""
+    def is_upright(self) -> bool:
+        """True if the axes of its frame are parallel to the container's."""
         entries = np.abs(self.rotation)
-        upright = np.minimum(entries, np.abs(entries - 1.0)).max() < 1e-9
-        return self.solid.extent is not None and bool(upright)
+        return bool(np.minimum(entries, np.abs(entries - 1.0)).max() < 1e-9)
+
+    @property
+    def is_upright_cuboid(self) -> bool:
+        """True for a cuboid, not from a file, whose sides are parallel to the container's."""
+        return self.solid.extent is not None and self.is_upright
 
     def is_of_whole_cells(self, cell: float) -> bool:
         """Test if the item is an upright cuboid with sides of whole cells."""

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+_NEAR = 1e-8
+"""A cuboid's vertices are this close to its sides, as a share of its longest side."""
+
 
 @dataclass(frozen=True, eq=False)
 class Solid:
@@ -32,6 +35,20 @@ class Solid:
         return cls(corners * extent, np.array(faces), extent)
 
     @property
+    def is_cuboid(self) -> bool:
+        """True if a closed surface on the sides of the bounding box encloses the box's volume."""
+        if self.extent is not None:
+            return True
+        low, high = self.vertices.min(0), self.vertices.max(0)
+        corners, near = self.vertices[self.faces], _NEAR * (high - low).max()
+        at_side = (abs(corners - low) <= near).all(1) | (abs(corners - high) <= near).all(1)
+        there, back = _directed_edges(self.faces)
+        closed = np.array_equal(np.sort(there), np.sort(back))
+        volume = (high - low).prod()
+        filled = abs(measure(self)[0] - volume) <= _NEAR * volume
+        return bool(closed and filled and at_side.any(1).all())
+
+    @property
     def centre(self) -> np.ndarray:
         """``[3]`` centre of mass: ``com``, or else that of the enclosed volume."""
         return measure(self)[1] if self.com is None else self.com
@@ -53,13 +70,17 @@ def measure(solid: Solid) -> tuple[float, np.ndarray]:
 
 def is_one_closed_shell(faces: np.ndarray) -> bool:
     """Test if each edge joins two consistently wound faces and all faces are connected."""
-    edges = np.stack((faces, np.roll(faces, -1, 1)), -1).reshape(-1, 2)
-    count = int(faces.max()) + 1
-    there = edges[:, 0] * count + edges[:, 1]
-    back = edges[:, 1] * count + edges[:, 0]
+    there, back = _directed_edges(faces)
     if len(np.unique(there)) != len(there) or not np.array_equal(np.sort(there), np.sort(back)):
         return False
     return len(first_faces(faces)) == 1
+
+
+def _directed_edges(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a number for each side of each face, and the number of the same side reversed."""
+    start, end = faces.reshape(-1), np.roll(faces, -1, 1).reshape(-1)
+    count = int(faces.max()) + 1
+    return start * count + end, end * count + start
 
 
 def first_faces(faces: np.ndarray) -> np.ndarray:

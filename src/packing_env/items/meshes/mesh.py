@@ -25,6 +25,8 @@ LEAST_DETAILED = 1e-3
 """Below this extent (metres) all vertices of a mesh may be so close that they are joined."""
 FLAT = 1e-9
 """A face of less height (metres) has no area."""
+_OFF_SIDE = 1e-9
+"""Largest distance of a box's vertices from its sides, as a share of its length along the axis."""
 LARGEST_DISTANCE = 1e9
 """A mesh further than this (metres) from its origin is refused."""
 UNIT_HINT_EXTENT = 5.0
@@ -81,6 +83,20 @@ class Mesh:
     def extents(self) -> Float[Tensor, " 3"]:
         """Size of the axis-aligned bounding box, metres."""
         return self.vertices.amax(0) - self.vertices.amin(0)
+
+    @property
+    def is_box(self) -> bool:
+        """True if the solid is its axis-aligned bounding box.
+
+        A closed surface on the sides of a box that encloses the volume of the box has the whole box
+        inside.
+        """
+        low, corners = self.vertices.amin(0), self.vertices[self.faces]
+        places = (corners - low) / self.extents
+        on_side = ((places <= _OFF_SIDE).all(1) | (places >= 1.0 - _OFF_SIDE).all(1)).any(1)
+        volume = float(self.extents.prod())
+        filled = abs(self.volume - volume) <= _OFF_SIDE * volume
+        return self.watertight and filled and bool(on_side.all())
 
     def scaled(self, factor: float) -> Mesh:
         """Return the solid scaled by `factor` about the origin of its source frame."""

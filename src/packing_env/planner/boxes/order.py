@@ -32,6 +32,8 @@ RULES = ("none", *LADDER)
 """Stability rules that this planner supports for boxes."""
 _FINEST = Fraction(1, 1_000_000)
 """Metres to which lengths are rounded if no unit divides all of them."""
+_OF_FILES = _FINEST / 4
+"""The same for orders with mesh files. It divides the sides of these files, also 1/32 inch."""
 _MOST_UNITS = 2**29
 """Largest number of units along the longest side."""
 _LARGEST_FACTOR = 1e100
@@ -185,9 +187,18 @@ class Filled:
     boxes: Sequence[LoadedBox]
 
 
-def is_exact(parts: Sequence[Part], stability: str) -> bool:
-    """Return whether all parts are boxes, and this planner supports the stability rule."""
-    return stability in RULES and all(part.sides is not None for part in parts)
+def is_exact(parts: Sequence[Part], stability: str, *, cell: bool = False) -> bool:
+    """Return whether all parts are boxes, and this planner supports the stability rule.
+
+    Mesh files of boxes count if no cell is given, and if no unit rounds their sides: a plan refers
+    to the solid of the file.
+    """
+
+    def is_exact_file(part: Part) -> bool:
+        may_be_exact = bool(part.file) and not cell and part.is_box
+        return may_be_exact and not any(side % _OF_FILES for side in part.exact_sides)
+
+    return stability in RULES and all(part.sides or is_exact_file(part) for part in parts)
 
 
 def read_boxes(
@@ -221,9 +232,10 @@ def read_boxes(
         shortest = min(side for size in sizes for side in size[:2])
         unit /= 2 * math.ceil(unit / (shortest / _BALANCE_STEPS))
     if longest / unit > _MOST_UNITS:
-        unit = _FINEST
+        unit = _OF_FILES if any(part.file for part in parts) else _FINEST
         _LOGGER.warning(
-            "no unit divides all lengths: boxes are rounded up, and containers down, to 0.001 mm"
+            "no unit divides all lengths: boxes are rounded up, and containers down, to %g mm",
+            1e3 * unit,
         )
     # 2. Boxes in all orientations, and containers with their rules.
     orientations = [

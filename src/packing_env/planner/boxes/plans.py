@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 
 from packing_env.items.handling import allowed
+from packing_env.items.meshes.mesh import MeshSource
 from packing_env.items.rotations import rotation_set
 from packing_env.plan import LoadedBox, Packing, PlacedItem
 from packing_env.plan.loading.problem import Cuboid
@@ -63,16 +64,21 @@ def _at_the_corner(order: BoxOrder, box: LoadedBox) -> PlacedItem:
     """Return a turned box in the lower corner of its container."""
     part, rotation = order.parts[box.kind], _rotation(order, box)
     sides = [order.unit * length for length in order.lengths[box.kind]]
+    low, origin = np.zeros(3), MeshSource(unit=part.unit)
+    if part.sides is None:  # a file, whose origin may be anywhere
+        mesh = part.load()
+        low, origin = mesh.vertices.amin(0).numpy(), mesh.source
+    high = low + [float(side) for side in sides]
     a, b, c = (float(side / metres(part.unit)) for side in sides)
     return PlacedItem(
         order=0,
         name=part.label,
-        source=str(part.source["source"]),
-        unit=part.unit,
-        scale=1.0,
-        extent=(a, b, c),
+        source=origin.path or "cuboid",
+        unit=origin.unit,
+        scale=origin.scale,
+        extent=None if origin.path else (a, b, c),
         rotation=rotation,
-        translation=-np.minimum(rotation @ np.array([float(side) for side in sides]), 0.0),
+        translation=-np.minimum(rotation @ low, rotation @ high),
         cell=(0, 0),
         z=0.0,
         orientation=box.orientation,

@@ -137,23 +137,20 @@ class Part:
         return faces | ({} if self.turn else {"turn": False})
 
     @property
-    def exact_sides(self) -> tuple[Fraction, Fraction, Fraction]:
-        """The exact sides of a box in metres.
-
-        Raises:
-            ValueError: The part is not a box.
-        """
+    def is_box(self) -> bool:
+        """True for a box, and for a mesh whose solid is its axis-aligned bounding box."""
         if self.sides is None:
-            raise ValueError(f"{self.label} is not a box")
-        dx, dy, dz = (exact(side) * metres(self.unit) for side in self.sides)
-        return dx, dy, dz
+            with suppress(MeshError):  # packing reports it
+                return self.load().is_box
+        return self.sides is not None
 
     @property
-    def lengths(self) -> tuple[Fraction, Fraction, Fraction]:
-        """The sides of its bounding box in metres."""
-        if self.sides is not None:
-            return self.exact_sides
-        dx, dy, dz = map(Fraction, self.load().extents.tolist())
+    def exact_sides(self) -> tuple[Fraction, Fraction, Fraction]:
+        """The sides of its bounding box in metres; those of a mesh are rounded to 1e-12 m."""
+        if self.sides is None:
+            dx, dy, dz = (exact(round(side, 12)) for side in self.load().extents.tolist())
+        else:
+            dx, dy, dz = (exact(side) * metres(self.unit) for side in self.sides)
         return dx, dy, dz
 
     def times(self, count: int) -> Part:
@@ -252,7 +249,7 @@ def read_parts(
     for part in order:
         if part.assumed and container:
             with suppress(MeshError):  # packing reports it
-                sizes.append(Size(part.label, part.quantity, part.lengths))
+                sizes.append(Size(part.label, part.quantity, part.exact_sides))
     if sizes:
         check_scale(sizes, default, container)
     return order
