@@ -257,6 +257,120 @@ def test_parts_that_bambu_studio_and_orca_mark_are_left_out(package, kind: str) 
     assert [part.name for part in build_items(path.read_bytes())] == ["lid"]
 
 
+SLIC3R = "Metadata/Slic3r_PE_model.config"
+BODY, AROUND = "firstid='0' lastid='11'", "firstid='12' lastid='23'"
+
+
+def volume(triangles: str, value: str, key: str = "volume_type") -> str:
+    return f'<volume {triangles}><metadata type="volume" key="{key}" value="{value}"/></volume>'
+
+
+def prusa(*volumes: str) -> str:
+    return f'<config><object id="1">{"".join(volumes)}</object></config>'
+
+
+@pytest.mark.parametrize(
+    "volumes",
+    [
+        prusa(volume(AROUND, "ParameterModifier"), volume(BODY, "ModelPart")),
+        prusa(*[volume(AROUND, "ParameterModifier")] * 2),
+        prusa(volume(AROUND, "1", "modifier"), volume(BODY, "0", "modifier")),
+        prusa(volume("firstid='18' lastid='23'", "X"), volume("firstid='12' lastid='17'", "X")),
+    ],
+)
+def test_volumes_may_be_repeated_and_in_any_order(package, volumes: str) -> None:
+    mesh = load_mesh(package(two_boxes(1), item(1), **{SLIC3R: volumes}))
+    assert (mesh.extents * 1e3).tolist() == pytest.approx(SMALL)
+
+
+@pytest.mark.parametrize("triangles", ["firstid='-12' lastid='11'", "firstid='12' lastid='24'"])
+def test_volumes_outside_the_mesh_are_refused(package, triangles: str) -> None:
+    settings = {SLIC3R: prusa(volume(triangles, "NegativeVolume"))}
+    with pytest.raises(MeshError, match=r"slic3r_pe_model\.config: object 1 .*24 triangles"):
+        load_mesh(package(two_boxes(1), item(1), **settings))
+
+
+@pytest.mark.parametrize(
+    "settings", ['<config name="a & b"/>', prusa(volume("firstid='x' lastid='11'", "ModelPart"))]
+)
+def test_a_damaged_settings_file_is_named(package, settings: str) -> None:
+    mesh = load_mesh(package(box_3mf(1, SMALL), item(1), **{SLIC3R: settings}))
+    assert mesh.volume * 1e9 == pytest.approx(VOLUME_SMALL)
+    (warning,) = mesh.warnings
+    assert "slic3r_pe_model.config is damaged" in warning
+
+
+def parts(number: int, *kinds: tuple[int, str]) -> str:
+    inside = "".join(f'<part id="{part}" subtype="{kind}"/>' for part, kind in kinds)
+    return f'<object id="{number}">{inside}</object>'
+
+
+@pytest.mark.parametrize(
+    ("objects", "items", "marked", "volume"),
+    [
+        (  # one object is a part of a solid, and a modifier
+            assembly(2, component(1)) + assembly(3, component(1), component(4)),
+            item(2) + item(3, at="0 0 50"),
+            parts(2, (1, "normal_part")) + parts(3, (1, "modifier_part"), (4, "normal_part")),
+            VOLUME_SMALL + VOLUME_LARGE,
+        ),
+        (  # a modifier is also an item of the build
+            assembly(2, component(4), component(1, at="0 0 50")),
+            item(2) + item(1, at="0 50 0"),
+            parts(2, (1, "modifier_part")),
+            VOLUME_SMALL + VOLUME_LARGE,
+        ),
+        (  # all components of an object are left out
+            assembly(3, component(1)) + assembly(5, component(3)),
+            item(5) + item(4, at="0 0 50"),
+            parts(3, (1, "negative_part")),
+            VOLUME_LARGE,
+        ),
+        (  # equal ids in two model files
+            assembly(2, component(1, A), component(1, B)),
+            item(2),
+            parts(2, (1, "normal_part"), (1, "modifier_part")),
+            VOLUME_SMALL,
+        ),
+    ],
+)
+def test_marks_belong_to_the_components_of_one_object(
+    package, objects: str, items: str, marked: str, volume: int
+) -> None:
+    settings = {"Metadata/model_settings.config": f"<config>{marked}</config>"}
+    meshes = box_3mf(1, SMALL) + box_3mf(4, LARGE)
+    mesh = load_mesh(package(meshes + objects, items, **settings))
+    assert mesh.volume * 1e9 == pytest.approx(volume)
+    assert any("_part'" in warning for warning in mesh.warnings)
+
+
+@pytest.mark.parametrize(
+    ("objects", "built", "message"),
+    [
+        (assembly(2, component(1)), item(2), "nothing solid .*'modifier_part'"),
+        (assembly(2, component(1), component(9)), item(2), "refers to object 9"),
+        ("", '<item objectid="1" printable="0"/>', "nothing solid .*not printable.*printable"),
+    ],
+)
+def test_a_build_without_solids_says_why(package, objects: str, built: str, message: str) -> None:
+    marked = parts(2, (1, "modifier_part"), (9, "modifier_part"))
+    settings = {"Metadata/model_settings.config": f"<config>{marked}</config>"}
+    with pytest.raises(MeshError, match=message):
+        load_mesh(package(box_3mf(1, SMALL) + objects, built, **settings))
+
+
+@pytest.mark.parametrize("on_item", [False, True])
+@pytest.mark.parametrize("text", ["True", "False"])
+def test_settings_of_cura_count_if_they_are_true(package, text: str, on_item: bool) -> None:
+    setting, second = CURA.replace("True", text), box_3mf(2, LARGE)
+    if not on_item:
+        second = second.replace("<mesh>", setting + "<mesh>")
+    marked = item(2, at="0 0 50").replace("/>", f">{setting if on_item else ''}</item>")
+    mesh = load_mesh(package(box_3mf(1, SMALL) + second, marked + item(1)))
+    whole = VOLUME_SMALL + VOLUME_LARGE * (text == "False")
+    assert mesh.volume * 1e9 == pytest.approx(whole)
+
+
 CURA = '<metadatagroup><metadata name="cura:infill_mesh">True</metadata></metadatagroup>'
 BEAMS = (
     '<b:beamlattice xmlns:b="http://schemas.microsoft.com/3dmanufacturing/beamlattice/2017/02"/>'

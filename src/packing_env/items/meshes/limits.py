@@ -21,6 +21,8 @@ CHUNK = 2**20
 """Number of bytes of XML that are parsed at once."""
 END = "/"
 """Name that :func:`elements` yields where an element ends."""
+TEXT = " text"
+"""Key of the text of a `metadata` element among its attributes."""
 
 
 def check_bytes(what: str, size: int, at_most: int = files.MAX_BYTES) -> None:
@@ -160,6 +162,11 @@ def elements(
             split = [(*key.rpartition(" "), value) for key, value in attributes.items()]
             attributes = {key: value for space, _, key, value in split if is_read(space)}
         parsed.append((tag, attributes))
+        parser.CharacterDataHandler = add_text if tag == "metadata" else None
+
+    def add_text(text: str) -> None:
+        attributes = parsed[-1][1]
+        attributes[TEXT] = (attributes.get(TEXT, "") + text)[:64]
 
     parser = expat.ParserCreate(namespace_separator=" ")
     if prefixes is not None:
@@ -169,5 +176,6 @@ def elements(
         parser.EndElementHandler = lambda name: parsed.append((END, {}))
     for begin in range(0, len(data), CHUNK):
         parser.Parse(data[begin : begin + CHUNK], begin + CHUNK >= len(data))
-        yield from parsed
-        parsed.clear()
+        yield from parsed[:-1]  # more text of the last one may follow
+        del parsed[:-1]
+    yield from parsed

@@ -11,15 +11,15 @@ import struct
 import zipfile
 import zlib
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
 
 import numpy as np
 
-from packing_env.items.meshes import limits
+from packing_env.items.meshes import limits, slicers
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.meshes.surface import (
     Matrix,
@@ -49,23 +49,17 @@ READ = (
 """Namespaces of the elements and attributes that are read."""
 LATTICE = "http://schemas.microsoft.com/3dmanufacturing/beamlattice/2017/02"
 """Namespace of beams, which are left out with a warning."""
-SOLID = ("model", "solidsupport")
+SOLID = ("model", "solidsupport", slicers.NORMAL_PART, "")
 """Types of the objects that are solid; those of type support, surface and other are left out."""
-NOT_SOLID = tuple(f"cura:{kind}_mesh" for kind in ("infill", "cutting", "support", "anti_overhang"))
-"""Settings with which Cura marks objects that are not solid."""
 SAME_SHAPE = ("/core/", "/production/2015/", "/material/", "/trianglesets/")
 """Parts of the namespaces that a model may require: extensions that are read here, or that do not
 change shapes.
 """
 MODEL_RELATION = "/3dmodel"
 """End of the relationship type with which a package names its root model file."""
-CONTENTS = ("vertex", "triangle", "mesh", "beamlattice", "metadata")
+CONTENTS = ("vertex", "triangle", "mesh", "beamlattice")
 """Elements inside objects."""
 USUAL_ROOT = "3d/3dmodel.model"
-SETTINGS = ("metadata/slic3r_pe_model.config", "metadata/model_settings.config")
-"""Files in which PrusaSlicer, and Bambu Studio and OrcaSlicer, name objects and mark modifiers."""
-MODEL_PART, NORMAL_PART = "ModelPart", "normal_part"
-"""Words in these files for bodies that are solid."""
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, struct.error, expat.ExpatError, EOFError, NotImplementedError,
     OSError, RuntimeError, ValueError,
@@ -73,18 +67,19 @@ DAMAGED = (
 """Errors that `zipfile` and `expat` raise for a damaged file."""
 
 
-class _Reference(NamedTuple):
-    """A build item or a component: the name of an object, and its transform."""
+@dataclass(slots=True)
+class _Reference:
+    """A build item or a component: an object, its transform, and why it is left out, or ""."""
 
     name: str
     file: str
     matrix: Matrix
-    printable: bool
+    why: str
 
 
 @dataclass
 class _Object:
-    type: str
+    why: str = ""  # it is not solid
     name: str = ""
     vertices: array[float] = field(default_factory=lambda: array("d"))
     faces: array[int] = field(default_factory=lambda: array("q"))
@@ -93,16 +88,13 @@ class _Object:
     has_beams: bool = False
 
     def add(self, tag: str, attributes: dict[str, str], scale: float) -> None:
-        """Add a vertex or a triangle, or record a mesh, beams, or a setting."""
+        """Add a vertex or a triangle, or record a mesh or beams."""
         if tag == "vertex":
             x, y, z = attributes["x"], attributes["y"], attributes["z"]
             self.vertices.extend((float(x) * scale, float(y) * scale, float(z) * scale))
         elif tag == "triangle":
             a, b, c = attributes["v1"], attributes["v2"], attributes["v3"]
             self.faces.extend((int(a), int(b), int(c)))
-        elif tag == "metadata":
-            name = attributes.get("name", "")
-            self.type = name if name in NOT_SOLID else self.type
         else:
             self.has_mesh, self.has_beams = True, tag == "beamlattice"
 
@@ -204,46 +196,38 @@ class _Package:
                 self.items, self.unit = build, self.unit or DEFAULT_UNIT
             waiting += dict.fromkeys(part.file for part in (*components, *self.items))
             read.add(file)
-        for settings in SETTINGS:
-            if settings in names:
-                self._read_settings(_root(archive, names), archive.read(names[settings]))
+        root = _root(archive, names)
+        for file in slicers.FILES:
+            if file in names:
+                self._mark(file, root, archive.read(names[file]))
 
-    def _read_settings(self, root: str, data: bytes) -> None:
-        """Read the names of objects, and which of their bodies are not solid, from a slicer's file.
-
-        These are modifiers, supports, and negative volumes, which this reader does not cut out.
-        """
-        place, entry, inside, first, last = "", _Object(""), False, 0, -1
-        cut = list[tuple[_Object, int, int]]()
-        for tag, attributes in limits.elements(data):
-            key, value = attributes.get("key"), attributes.get("value", "")
-            if tag == "object":
-                place = _name(attributes.get("id", ""), root)
-                entry, inside = self.objects.get(place, _Object("")), False
-            elif tag == "part":  # a component
-                inside = True
-                name = _name(attributes.get("id", ""), "")
-                kind = attributes.get("subtype", NORMAL_PART)
-                for component in entry.components:
-                    if component.name.startswith(name) and kind != NORMAL_PART:
-                        self.objects[component.name].type = kind
-            elif tag == "volume":  # some triangles of a mesh
-                inside = True
-                first, last = int(attributes.get("firstid", 0)), int(attributes.get("lastid", -1))
-            elif key == "volume_type" and value != MODEL_PART:
-                cut.append((entry, 3 * first, 3 * last + 3))
-                self.warnings.append(f"{place}: triangles {first} to {last} ({value}) are left out")
-            elif key == "name" and not inside:
-                entry.name = entry.name or value
-        for entry, begin, end in reversed(cut):
-            del entry.faces[begin:end]
+    def _mark(self, file: str, root: str, data: bytes) -> None:
+        """Name objects, and leave out their bodies that are not solid, as a slicer's file says."""
+        settings, damage = slicers.read(data)
+        self.warnings += [f"{file} {damage}"] if damage else []
+        for number, marks in settings.items():
+            place = _name(number, root)
+            entry = self.objects.get(place)
+            if entry is None:
+                continue
+            entry.name = entry.name or marks.name
+            for part in entry.components:
+                if kinds := marks.parts[part.name.split()[1]]:
+                    part.why = part.why or _not_solid(kinds.pop(0))
+            if marks.volumes:
+                entry.faces = marks.without_volumes(entry.faces, f"{file}: {place}")
+                self.warnings += [
+                    f"{place}: triangles {first} to {last} ({kind}) are left out"
+                    for (first, last), kind in marks.volumes.items()
+                ]
 
     def _read_model(self, file: str, data: bytes) -> tuple[list[_Reference], list[_Reference]]:
         """Parse a model file; return its components and its build."""
         components: list[_Reference] = []
         build: list[_Reference] = []
         prefixes: dict[str, str] = {}
-        place, current, scale = file, _Object(SOLID[0]), 1.0
+        place, current, scale = file, _Object(), 1.0
+        marked: _Object | _Reference = current
         try:
             for tag, attributes in limits.elements(data, prefixes, spaces=(*READ, LATTICE)):
                 if tag in CONTENTS:
@@ -253,14 +237,13 @@ class _Package:
                     current.components.append(components[-1])
                 elif tag == "object":
                     place = _name(attributes["id"], file)
-                    if place in self.objects:
-                        raise damaged(f"{place} occurs twice")
-                    current = self.objects[place] = _Object(
-                        attributes.get("type", SOLID[0]), attributes.get("name", "")
-                    )
+                    current = marked = self._new_object(place, attributes)
                 elif tag == "item":
                     place = f"the build of {file}"
                     build.append(_reference(file, attributes, scale))
+                    marked = build[-1]
+                elif tag == "metadata":
+                    marked.why = marked.why or _not_solid(slicers.cura_kind(attributes))
                 elif tag == "model":
                     _check_extensions(attributes, prefixes)
                     unit = _unit(attributes.get("unit"), self.unit or DEFAULT_UNIT)
@@ -271,6 +254,13 @@ class _Package:
         except (KeyError, ValueError, OverflowError) as error:
             raise damaged(f"{place}: missing or invalid value ({error})") from error
         return components, build
+
+    def _new_object(self, place: str, attributes: dict[str, str]) -> _Object:
+        if place in self.objects:
+            raise damaged(f"{place} occurs twice")
+        why = _not_solid(attributes.get("type", ""))
+        self.objects[place] = _Object(why, attributes.get("name", ""))
+        return self.objects[place]
 
     def check_references(self) -> None:
         """Raise `MeshError` for missing references, and for a build without items."""
@@ -287,35 +277,49 @@ class _Package:
         Raises:
             MeshError: The build contains no solid.
         """
-        seen = set[str]()
+        hollow, seen = self._hollow(), set[str]()
         waiting = [self.items]
         while waiting:
             references, solid = waiting.pop(), list[_Reference]()
             for part in references:
-                if why := self._why_left_out(part):
+                entry = self.objects[part.name]
+                if why := part.why or hollow.get(part.name):
                     self.warnings.append(f"{part.name} {why}: left out")
+                else:
+                    solid.append(part)
+                if part.name in seen or part.why or entry.why:
                     continue
-                solid.append(part)
-                if part.name not in seen:
-                    seen.add(part.name)
-                    waiting.append(self.objects[part.name].components)
-                    if self.objects[part.name].has_beams:
-                        self.warnings.append(f"{part.name} has beams, which are not read: left out")
+                seen.add(part.name)
+                waiting.append(entry.components)
+                if entry.has_beams:
+                    self.warnings.append(f"{part.name} has beams, which are not read: left out")
             references[:] = solid
         self.warnings = list(dict.fromkeys(self.warnings))
         if not self.items:
             raise MeshError(
-                f"its build has nothing solid ({'; '.join(self.warnings)}); export it "
-                f"with objects of type {SOLID[0]!r}"
+                f"its build has nothing solid ({'; '.join(self.warnings)}); export it with a "
+                f"printable object of type {SOLID[0]!r} that is not a modifier"
             )
 
-    def _why_left_out(self, part: _Reference) -> str:
-        entry = self.objects[part.name]
-        if not part.printable:
-            return "is marked as not printable"
-        if entry.type not in SOLID:
-            return f"is of type {entry.type!r}, not a solid"
-        return "" if entry.faces or entry.components else "has no triangles"
+    def _hollow(self) -> dict[str, str]:
+        """Return why objects are not solid: their type, no triangles, or no solid component."""
+        # From such objects up to those that are made of them.
+        above, num_bodies = defaultdict[str, list[str]](list), dict[str, int]()
+        for name, entry in self.objects.items():
+            components = [part.name for part in entry.components if not part.why]
+            num_bodies[name] = 0 if entry.why else len(components) + bool(entry.faces)
+            for component in components:
+                above[component].append(name)
+        why, waiting = dict[str, str](), [name for name, count in num_bodies.items() if not count]
+        while waiting:
+            name = waiting.pop()
+            entry = self.objects[name]
+            empty = "has no solid component" if entry.components else "has no triangles"
+            why[name] = entry.why or empty
+            for user in above[name]:
+                num_bodies[user] -= 1
+                waiting += [user] * (num_bodies[user] == 0)
+        return why
 
     def check_size(self) -> None:
         """Raise `MeshError` for circular references, and for too many or too large bodies."""
@@ -358,8 +362,13 @@ def _reference(file: str, attributes: dict[str, str], scale: float) -> _Referenc
         matrix[:3] = np.reshape(numbers, (4, 3)).T
         matrix[:3, 3] *= scale
     target = _normal(attributes["path"]) if "path" in attributes else file
-    printable = attributes.get("printable") != "0"  # written by slicers
-    return _Reference(_name(attributes["objectid"], target), target, matrix, printable)
+    printable = attributes.get("printable") not in ("0", "false")  # written by slicers
+    why = "" if printable else "is marked as not printable"
+    return _Reference(_name(attributes["objectid"], target), target, matrix, why)
+
+
+def _not_solid(kind: str) -> str:
+    return "" if kind in SOLID else f"is of type {kind!r}, not a solid"
 
 
 def _check_extensions(attributes: dict[str, str], prefixes: dict[str, str]) -> None:
