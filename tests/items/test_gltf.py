@@ -18,6 +18,7 @@ from tests.mesh_files import (
 
 import packing_env as pe
 from packing_env.items import Catalogue, MeshError, load_mesh
+from packing_env.items.meshes import gltf
 
 SIDES = (0.03, 0.02, 0.01)  # x, y (up), z
 TURNED = (0.03, 0.01, 0.02)
@@ -201,14 +202,18 @@ def test_morph_targets_count_with_their_weights(
     check(write(tmp_path / "a.glb", (document, data)), times * VOLUME, sides)
 
 
+@pytest.mark.parametrize("lacks", ["", "shares", "WEIGHTS_0", "JOINTS_0", "skeleton"])
 @pytest.mark.parametrize("shift", [0.0, 0.02])
 def test_a_skeleton_moves_vertices_and_replaces_the_pose_of_their_node(
-    tmp_path: Path, shift: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: float, lacks: str
 ) -> None:
     """Joints in a scene of 1/100; the second one, moved by `shift`, has the corners at large x."""
+    monkeypatch.setattr(gltf, "BLOCK", 3)
     inverse = np.diag([100.0, 100.0, 100.0, 1.0]).astype("<f4").tobytes()
     joints = struct.pack("<32B", *(j for x in (0, 1) for _ in range(4) for j in (x, 0, 0, 0)))
-    weights = struct.pack("<32B", *(w for _ in range(8) for w in (255, 0, 0, 0)))
+    weights = struct.pack(
+        "<32B", *(w for _ in range(8) for w in (255 * (lacks != "shares"), 0, 0, 0))
+    )
     glb = add_accessor(box_glb(SIDES), inverse * 2, FLOAT, "MAT4", 2)
     glb = add_accessor(glb, joints, 5121, "VEC4", 8)
     document, data = add_accessor(glb, weights, 5121, "VEC4", 8)
@@ -221,10 +226,18 @@ def test_a_skeleton_moves_vertices_and_replaces_the_pose_of_their_node(
         {"translation": [100 * shift, 0, 0]},
         {"mesh": 0, "skin": 0, "translation": [9, 9, 9]},
     ]
+    low = [0, -0.01, 0]
+    if lacks == "skeleton":  # in the scene
+        document["nodes"][1] = {}
+        document["scenes"] = [{"nodes": [3]}]
+    elif lacks.endswith("_0"):  # the pose of the node counts
+        del document["nodes"][0]["scale"]
+        del document["meshes"][0]["primitives"][0]["attributes"][lacks]
+        shift, low = 0.0, [9, -9.01, 9]
     sides = (TURNED[0] + shift, *TURNED[1:])
     path = write(tmp_path / "a.glb", (document, data))
     check(path, VOLUME * sides[0] / TURNED[0], sides)
-    assert load_mesh(path).vertices.amin(0).tolist() == pytest.approx([0, -0.01, 0])
+    assert load_mesh(path).vertices.amin(0).tolist() == pytest.approx(low)
 
 
 def test_zeros_after_the_json_and_bytes_after_the_end(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT4": 16}
 """Numbers per element of the accessor types that describe shapes."""
 TRIANGLES, STRIP, FAN = 4, 5, 6
 """Modes of primitives that form surfaces."""
+BLOCK = 2**16
+"""Number of vertices whose joints are blended at once."""
 _UNMOVED = {"translation": (0, 0, 0), "rotation": (0, 0, 0, 1), "scale": (1, 1, 1)}
 _DATA_URI = "data:"
 _TOO_SHORT = "declares more values than the file holds"
@@ -76,7 +78,8 @@ class _Document:
     def __init__(self, data: bytes) -> None:
         self.size, self.warnings = len(data), tuple[str, ...]()
         self.poses: dict[int, Matrix] = {}  # of each node of the scene, with +Z up
-        self.shapes: dict[tuple[Any, ...], Surface] = {}  # by mesh, weights and skin
+        self.shapes: dict[tuple[Any, ...], Surface] = {}  # by mesh, weights, skin and its pose
+        self.joints: dict[int, Float[np.ndarray, "J 3 4"]] = {}  # by skin
         # 1. Split the file into its chunks.
         if len(data) < 20 or data[:4] != b"glTF":
             raise MeshError("no GLB header; check the file's suffix")
@@ -110,7 +113,7 @@ class _Document:
         limits.check_size(sum(counts), total)
         whole = merged(
             [
-                self._mesh(node).moved(matrix @ instance)
+                self._mesh(node, matrix).moved(instance if "skin" in node else matrix @ instance)
                 for node, matrix in placed
                 for instance in self._instances(node)
             ]
@@ -126,8 +129,8 @@ class _Document:
             if index in self.poses:
                 raise damaged(f"node {index} has several parents")
             matrix = self.poses[index] = above @ _pose(node)
-            if "mesh" in node:  # a skeleton moves a mesh by its joints alone
-                placed.append((node, np.eye(4) if "skin" in node else matrix))
+            if "mesh" in node:
+                placed.append((node, matrix))
             waiting += [(child, matrix) for child in reversed(node.get("children", ()))]
         return placed
 
@@ -173,12 +176,17 @@ class _Document:
         }
         return _matrices(columns, self._num_instances(node))
 
-    def _mesh(self, node: Mapping[str, Any]) -> Surface:
-        """Return the triangles of a node's mesh; all its primitives form one body."""
+    def _mesh(self, node: Mapping[str, Any], pose: Matrix) -> Surface:
+        """Return the triangles of a node's mesh; all its primitives form one body.
+
+        With a skin, they are in the scene: moved by their joints alone, or if they have none, by
+        the pose of the node.
+        """
         index, skin = node["mesh"], node.get("skin")
         mesh = self._entry("meshes", index)
         weights = tuple(node.get("weights", mesh.get("weights", ())))
-        if (key := (index, weights, skin)) in self.shapes:
+        key = (index, weights, skin, None if skin is None else pose.tobytes())
+        if key in self.shapes:
             return self.shapes[key]
         pieces = []
         for primitive in mesh["primitives"]:
@@ -186,41 +194,86 @@ class _Document:
             if mode not in (TRIANGLES, STRIP, FAN):  # points and lines enclose nothing
                 continue
             self._check_compression(primitive)
-            points = self._points(primitive, weights, skin)
+            attributes = primitive["attributes"]
+            points = self._points(primitive, weights)
+            rigid = skin is None or not {"JOINTS_0", "WEIGHTS_0"} <= set(attributes)
+            if not rigid:
+                points = self._posed(points, attributes, self._joints(skin))
             corners = np.arange(len(points))
             if "indices" in primitive:
                 corners = self._values(primitive["indices"])[:, 0].astype(np.int64)
             if len(corners) and (last := int(corners.max())) >= len(points):
                 raise damaged(f"mesh {index} refers to vertex {last} of {len(points)}")
-            pieces.append(surface(points, triangles(mode, corners)))
+            piece = surface(points, triangles(mode, corners))
+            pieces.append(piece.moved(pose) if skin is not None and rigid else piece)
         whole = merged(pieces)
         self.shapes[key] = replace(whole, part=np.zeros_like(whole.part))
         return self.shapes[key]
 
     def _points(
-        self, primitive: Mapping[str, Any], weights: Sequence[float], skin: int | None
+        self, primitive: Mapping[str, Any], weights: Sequence[float]
     ) -> Float[np.ndarray, "N 3"]:
-        """Return the vertices of a primitive, moved by its morph targets and its skeleton."""
-        attributes = primitive["attributes"]
-        points = widened(self._values(attributes["POSITION"]))
+        """Return the vertices of a primitive, moved by its morph targets."""
+        points = widened(self._values(primitive["attributes"]["POSITION"]))
         for weight, target in zip(weights, primitive.get("targets", ()), strict=False):
             if weight and "POSITION" in target:
                 points = points + weight * widened(self._values(target["POSITION"]))
-        if skin is None:
-            return points
-        entry = self._entry("skins", skin)
+        return points
+
+    def _posed(
+        self,
+        points: Float[np.ndarray, "N 3"],
+        attributes: Mapping[str, Any],
+        joints: Float[np.ndarray, "J 3 4"],
+    ) -> Float[np.ndarray, "N 3"]:
+        """Return vertices as their joints move them; without weights, the first joint does."""
+        moved = np.empty_like(points)
+        names = [(name, name.replace("JOINTS", "WEIGHTS")) for name in attributes]
+        sets = [
+            (self._values(attributes[ids]), self._values(attributes[shares]))
+            for ids, shares in names
+            if ids.startswith("JOINTS_") and shares in attributes
+        ]
+        for begin in range(0, len(points), BLOCK):
+            at = slice(begin, begin + BLOCK)
+            blended = np.zeros((len(points[at]), 3, 4))
+            total = np.zeros(len(blended))
+            for ids, shares in sets:
+                for joint, share in zip(ids[at].T, widened(shares[at]).T, strict=True):
+                    blended += share[:, None, None] * joints[joint]
+                    total += share
+            blended[total == 0.0] = joints[
+                self._values(attributes["JOINTS_0"])[at, 0][total == 0.0]
+            ]
+            total[total == 0.0] = 1.0
+            moved[at] = np.einsum("nij,nj->ni", blended[:, :, :3], points[at]) + blended[:, :, 3]
+            moved[at] /= total[:, None]
+        return moved
+
+    def _joints(self, skin: Any) -> Float[np.ndarray, "J 3 4"]:
+        """Return the matrices of a skin's joints, which need not be in the scene."""
+        if skin in self.joints:
+            return self.joints[skin]
+        entry, nodes = self._entry("skins", skin), self.json.get("nodes", ())
+        above = {
+            child: index for index, node in enumerate(nodes) for child in node.get("children", ())
+        }
+        for joint in entry["joints"]:
+            chain = [joint]
+            while chain[-1] in above and chain[-1] not in self.poses:
+                chain.append(above[chain[-1]])
+                if len(chain) > len(nodes):
+                    raise damaged(f"node {joint} is below itself")
+            for index in reversed(chain):
+                if index not in self.poses:
+                    parent = self.poses.get(above.get(index, -1), Z_UP)
+                    self.poses[index] = parent @ _pose(self._entry("nodes", index))
         joints = np.stack([self.poses[joint] for joint in entry["joints"]])
         if "inverseBindMatrices" in entry:
             columns = widened(self._values(entry["inverseBindMatrices"]))
             joints = joints @ columns.reshape(-1, 4, 4).swapaxes(1, 2)
-        blended, total = np.zeros((len(points), 4, 4)), np.zeros(len(points))
-        for name in (each for each in attributes if each.startswith("JOINTS_")):
-            shares = widened(self._values(attributes[name.replace("JOINTS", "WEIGHTS")]))
-            for joint, share in zip(self._values(attributes[name]).T, shares.T, strict=True):
-                blended += share[:, None, None] * joints[joint]
-                total += share
-        moved = np.einsum("nij,nj->ni", blended[:, :3, :3], points) + blended[:, :3, 3]
-        return moved / total[:, None]
+        self.joints[skin] = joints[:, :3]
+        return self.joints[skin]
 
     def _check_compression(self, primitive: Mapping[str, Any]) -> None:
         """Raise if an extension holds the vertices and the file has no other copy of them."""
