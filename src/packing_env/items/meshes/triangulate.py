@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from packing_env.items.meshes.surface import MeshError, damaged
 
@@ -14,6 +14,8 @@ Triangle = tuple[int, int, int]
 
 EPS = 1e-14
 """Twice the area, in squared units of the points, up to which three corners are collinear."""
+BLOCK = 2**16
+"""Number of polygons that are checked at once."""
 
 
 def triangulate_faces(
@@ -35,7 +37,6 @@ def triangulate_faces(
             range.
     """
     points = np.array(vertices, dtype=np.float64).reshape(-1, 3)
-    triangles: list[Sequence[int]] = []
     for number, ids in polygons:
         where = f"{place} {number}"
         if len(ids) < 3:
@@ -44,34 +45,48 @@ def triangulate_faces(
             vertex = first + next(i for i in ids if not 0 <= i < len(points))
             what = f"vertex {vertex} of {len(points)} (counted from {first})"
             raise damaged(f"{where}: a face refers to {what}")
-        if len(ids) == 3:
-            triangles.append(ids)
+    triangles: list[Sequence[int]] = []
+    convex = _convex(points, [ids for _, ids in polygons])
+    for (number, ids), is_fan in zip(polygons, convex, strict=True):
+        if is_fan:
+            triangles += [(ids[0], *ids[i : i + 2]) for i in range(1, len(ids) - 1)]
             continue
         try:
             triangles += [tuple(ids[i] for i in triple) for triple in _split_polygon(points[ids])]
         except ValueError as error:
-            raise MeshError(
-                f"{where}: the polygon crosses itself ({error}); triangulate it before exporting"
-            ) from error
+            what = f"{place} {number}: the polygon crosses itself ({error})"
+            raise MeshError(f"{what}; triangulate it before exporting") from error
     return triangles
 
 
-def _split_polygon(corners: Float[np.ndarray, "P 3"]) -> list[Triangle]:
-    """Split one polygon: as a fan if it is convex, otherwise by ears.
+def _convex(points: Float[np.ndarray, "V 3"], polygons: Any) -> Bool[np.ndarray, " F"]:
+    """Return which polygons are convex, or not finite: a later check names their vertex."""
+    sizes = np.array([len(ids) for ids in polygons], dtype=np.int64)
+    convex = sizes <= 3
+    for size in np.unique(sizes[~convex]):
+        same = np.flatnonzero(sizes == size)
+        for block in np.split(same, range(BLOCK, len(same), BLOCK)):
+            corners = points[np.array([polygons[number] for number in block])]
+            with np.errstate(invalid="ignore"):
+                # Corners that turn against the normal are concave.
+                ahead = np.roll(corners, -1, axis=1)
+                turns = np.cross(ahead - corners, np.roll(ahead, -1, axis=1) - ahead)
+                normal = _normals(corners)
+                bends = np.einsum("fpi,fi->fp", turns, normal)
+                least = -1e-9 * (normal * normal).sum(1, keepdims=True)
+            convex[block] = (bends >= least).all(1) | ~np.isfinite(corners).all((1, 2))
+    return convex
 
-    The normal is computed by Newell's method (Sutherland, Sproull, Schumacker, ACM Comput. Surv.
-    1974).
-    """
-    fan = [(0, i, i + 1) for i in range(1, len(corners) - 1)]
-    if not np.isfinite(corners).all():
-        return fan  # the check for finite values that follows names the vertex
-    # 1. Corners that turn against the normal are concave.
-    ahead = np.roll(corners, -1, axis=0)
-    normal = np.cross(corners, ahead).sum(0)
-    bends = np.cross(ahead - corners, np.roll(ahead, -1, axis=0) - ahead) @ normal
-    if (bends >= -1e-9 * float(normal @ normal)).all():
-        return fan
-    # 2. Project along the normal's largest axis, counter-clockwise, scaled to the unit square.
+
+def _normals(corners: Float[np.ndarray, "F P 3"]) -> Float[np.ndarray, "F 3"]:
+    """Return normals by Newell's method (Sutherland et al., ACM Comput. Surv. 1974)."""
+    return np.cross(corners, np.roll(corners, -1, axis=1)).sum(1)
+
+
+def _split_polygon(corners: Float[np.ndarray, "P 3"]) -> list[Triangle]:
+    """Split a polygon by ears."""
+    # Project along the normal's largest axis, counter-clockwise, scaled to the unit square.
+    normal = _normals(corners[None])[0]
     drop = int(np.abs(normal).argmax())
     axes = [(drop + 1) % 3, (drop + 2) % 3]
     flat = corners[:, axes if normal[drop] > 0 else axes[::-1]]
