@@ -318,6 +318,18 @@ LINES = {
 }
 """A cube as text of each format."""
 FOLDED = LINES["obj"].replace("v ", "v \\\n ").replace("f ", "f \\\n ")
+HEADER = b"""ply
+format ascii 1.0
+element vertex 8
+property float x
+property float y
+property float z
+element face 6
+property list uchar int vertex_indices
+end_header
+"""
+DATA = "".join("{} {} {}\n".format(*corner) for corner in CORNERS).encode()
+DATA += "".join("4 {} {} {} {}\n".format(*quad) for quad in QUADS).encode()
 VARIANTS = {
     **{f"{s} with a mark, {e}": (s, LINES[s].encode(e))
        for s in LINES for e in ("utf-8-sig", "utf-16")},
@@ -327,6 +339,20 @@ VARIANTS = {
         "stl", LINES["stl"].replace("\n", " ").replace("a f", "a\nf").replace("endf", "endf\n")
         .replace("endf\nacet", "endfacet\n").encode(),
     ),
+    **{f"ply with {end!r} after its header": (
+        "ply", ply("<", QUADS, ()).replace(b"end_header\n", b"end_header" + end))
+       for end in (b"\r\n", b" \n")},
+    "ply with returns": ("ply", ply("", QUADS, ()).replace(b"\n", b"\r")),
+    "ply with values that it does not declare": (
+        "ply", HEADER + DATA.replace(b"\n", b" 0 9 0  # comment\n")),
+    "ply with a value in each line": ("ply", HEADER + DATA.replace(b" ", b"\n")),
+    "ply of all lengths": (
+        "ply", HEADER.replace(b"ascii", b"binary_big_endian").replace(b"float z", b"float16 z")
+        .replace(b"float", b"float64", 1).replace(b" int ", b" uint64 ")
+        + b"".join(struct.pack(">dfe", *corner) for corner in CORNERS)
+        + b"".join(struct.pack(">B4Q", 4, *quad) for quad in QUADS)),
+    "ply that names the end of its header in a comment": (
+        "ply", HEADER.replace(b"element", b"comment before end_header\nelement", 1) + DATA),
     "ply with a mark": ("ply", codecs.BOM_UTF8 + ply("", QUADS, ())),
     "stl of patches": ("stl", LINES["stl"].replace("facet n", "solid b\nfacet n").replace(
         "endfacet", "endfacet\nendsolid b").encode()),

@@ -1,11 +1,11 @@
 """Readers of mesh formats: from file contents to surfaces, checked before memory is allocated.
 
 trimesh (extra `mesh`, imported on first use) reads the COLLADA files to which URDF trees refer.
-`gltf` and `threemf` read GLB and 3MF. STL, OBJ, PLY and OFF are parsed here because trimesh 5.2
-misreads some of them without an error. It splits concave polygons into overlapping fans. It counts
-the relative indices of OBJ from the end of the file and takes index 0 for the last vertex. It
-regroups the vertices of STL facets that lack one, and it returns an empty mesh for a truncated STL.
-It takes for granted that all faces of a binary PLY have equally many corners.
+`gltf`, `threemf` and `ply` read GLB, 3MF and PLY. STL, OBJ and OFF are parsed here because trimesh
+5.2 misreads some of them without an error. It splits concave polygons into overlapping fans. It
+counts the relative indices of OBJ from the end of the file and takes index 0 for the last vertex.
+It regroups the vertices of STL facets that lack one, and it returns an empty mesh for a truncated
+STL.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from packing_env import files
-from packing_env.items.meshes import gltf, limits, threemf
+from packing_env.items.meshes import gltf, limits, ply, threemf
 from packing_env.items.meshes.surface import MeshError, Surface, damaged, named, surface
 from packing_env.items.meshes.triangulate import triangulate_faces
 
@@ -43,12 +41,6 @@ STL_FACET = 50
 """Bytes of each facet of a binary STL."""
 PADDING = b"\0\x1a \t\r\n"
 """Bytes at the end of an ASCII STL that mean nothing."""
-PLY_KINDS = {
-    "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4",
-    "float": "f4", "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2",
-    "int32": "i4", "uint32": "u4", "float32": "f4", "float64": "f8",
-}  # fmt: skip
-"""NumPy type of each type of PLY."""
 FACES = ("f", "fo")
 """Words of OBJ for faces; the second one is obsolete."""
 NOT_READ = ("surf", "bsp", "bzp", "cdp", "call", "csh")
@@ -219,119 +211,8 @@ def _off_polygon(number: int, words: list[str]) -> list[int]:
         raise damaged(f"line {number}: expected a face, found {words[:4]}") from error
 
 
-_Property = tuple[str, np.dtype[Any], np.dtype[Any] | None]
-"""Name and type of a property of PLY, and the type of the length if it is a list."""
-
-
-class _Element(NamedTuple):
-    name: str
-    num_rows: int
-    properties: list[_Property]
-
-
 def _read_ply(data: bytes) -> Surface:
-    """Read PLY: vertices, and faces or strips of triangles; other elements are ignored."""
-    data = _without_mark(data)
-    header, mark, body = data.partition(b"end_header")
-    if not data.startswith(b"ply") or not mark:
-        raise MeshError("no PLY header; check the file's suffix")
-    body = body[2 if data[3:5] == b"\r\n" else 1 :]
-    vertices, polygons, at = np.zeros((0, 3)), list[Any](), 0
-    name = "header"
-    try:
-        is_text, elements = _ply_header(header)
-        if is_text:  # numbers in double precision
-            limits.check_bytes("has PLY text of", len(body), files.MAX_TEXT)
-            name = "text"
-            body = _numbers(body).tobytes()
-        for name, num_rows, properties in elements:
-            columns, at = _ply_rows(num_rows, properties, body, at)
-            if name == "vertex":
-                vertices = np.stack([np.asarray(columns[axis]).reshape(-1) for axis in "xyz"], 1)
-            elif name in ("face", "tristrips"):
-                key = "vertex_index" if "vertex_index" in columns else "vertex_indices"
-                for ids in columns[key]:
-                    corners = ids.astype(np.int64)
-                    polygons += _strips(corners) if name == "tristrips" else [corners.tolist()]
-    except (DeprecationWarning, LookupError, ValueError, OverflowError) as error:
-        raise damaged(f"PLY {name!r} is invalid, or ends too early ({error})") from error
-    whole = surface(vertices, triangulate_faces(vertices, list(enumerate(polygons)), "face"))
-    warning = "more data follow the last element that its header declares; they are ignored"
-    return replace(whole, warnings=(warning,) * bool(body[at:].strip()))
-
-
-def _numbers(text: bytes) -> Float[np.ndarray, " N"]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # NumPy < 2.3 warns of words that are not numbers
-        return np.fromstring(text.decode("ascii").strip(), sep=" ")
-
-
-def _ply_header(header: bytes) -> tuple[bool, list[_Element]]:
-    """Return whether the data are text, and the elements."""
-    order, elements = "", list[_Element]()
-
-    def dtype(kind: str) -> np.dtype[Any]:
-        return np.dtype(order + PLY_KINDS[kind] if order else np.float64)
-
-    for line in header.decode("ascii", "replace").splitlines():
-        match line.split():
-            case ["format", kind, *_]:
-                order = {"ascii": "", "binary_big_endian": ">", "binary_little_endian": "<"}[kind]
-            case ["element", name, count]:
-                if not count.isdigit() or int(count) > files.MAX_BYTES:
-                    raise ValueError(f"count {count} of {name} is more than the file can hold")
-                elements.append(_Element(name, int(count), []))
-            case ["property", "list", length, kind, name]:
-                elements[-1].properties.append((name, dtype(kind), dtype(length)))
-            case ["property", kind, name]:
-                elements[-1].properties.append((name, dtype(kind), None))
-    return not order, elements
-
-
-def _ply_rows(
-    num_rows: int, properties: Sequence[_Property], body: bytes, at: int
-) -> tuple[dict[str, Any], int]:
-    """Return the values of each property in `num_rows` rows, and the position after them."""
-    if not num_rows or not properties:
-        return {name: [] for name, _, _ in properties}, at
-    # 1. All rows at once, if their lists are as long as those of the first row.
-    fields: list[Any] = []
-    end = at
-    for name, kind, length in properties:
-        number = _ply_length(body, length, end) if length else 1
-        if length:
-            fields.append((f"length of {name}", length))
-            end += length.itemsize
-        fields.append((name, kind, (number,)))
-        end += number * kind.itemsize
-    row = np.dtype(fields)
-    if at + num_rows * row.itemsize <= len(body):
-        rows = np.frombuffer(body, row, num_rows, at)
-        lengths = [rows[name] for name in row.names or () if name.startswith("length of ")]
-        if all((each == each[0]).all() for each in lengths):
-            return {name: rows[name] for name, _, _ in properties}, at + num_rows * row.itemsize
-    # 2. Otherwise one row after the other.
-    columns: dict[str, Any] = {name: [] for name, _, _ in properties}
-    for _ in range(num_rows):
-        for name, kind, length in properties:
-            number = _ply_length(body, length, at) if length else 1
-            at += length.itemsize if length else 0
-            columns[name].append(np.frombuffer(body, kind, number, at))
-            at += number * kind.itemsize
-    return columns, at
-
-
-def _ply_length(body: bytes, kind: Any, at: int) -> int:
-    length = int(np.frombuffer(body, kind, 1, at)[0])
-    if length < 0:
-        raise ValueError(f"a list has the length {length}")
-    return length
-
-
-def _strips(ids: Int[np.ndarray, " N"]) -> list[list[int]]:
-    """Return the triangles of strips, which -1 separates."""
-    parts = np.split(ids, np.flatnonzero(ids < 0))
-    return [ids for part in parts for ids in gltf.triangles(gltf.STRIP, part[part >= 0]).tolist()]
+    return ply.read_ply(_without_mark(data))
 
 
 def _read_dae(data: bytes) -> Surface:

@@ -94,7 +94,7 @@ def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]
     0.3 stored in single precision is 0.300000012, which is too long by more than a millionth of a 1
     cm cell. With this value, a box of 30 cells from a binary STL would cover 31 cells.
     """
-    if values.dtype != np.float32:
+    if values.dtype not in (np.float16, np.float32):
         return values.astype(np.float64)
     distinct, where = np.unique(values, return_inverse=True)
     return distinct.astype(np.str_).astype(np.float64)[where].reshape(values.shape)
