@@ -354,6 +354,12 @@ VARIANTS = {
     "ply that names the end of its header in a comment": (
         "ply", HEADER.replace(b"element", b"comment before end_header\nelement", 1) + DATA),
     "ply with a mark": ("ply", codecs.BOM_UTF8 + ply("", QUADS, ())),
+    "stl without ends of facets": ("stl", LINES["stl"].replace("endfacet\n", "").encode()),
+    "stl with a facet in its first line": ("stl", LINES["stl"].replace("solid a\n", "solid a ", 1)
+        .replace("\n", " ", 6).encode()),
+    "stl in one line": ("stl", LINES["stl"].replace("\n", " ").encode()),
+    "stl of a solid with the name of a word": (
+        "stl", LINES["stl"].replace("solid a", "solid facet vertex").encode()),
     "stl of patches": ("stl", LINES["stl"].replace("facet n", "solid b\nfacet n").replace(
         "endfacet", "endfacet\nendsolid b").encode()),
     "obj with obsolete faces": ("obj", LINES["obj"].replace("f ", "fo ", 7).encode()),
@@ -378,6 +384,7 @@ def test_text_as_programs_write_it(tmp_path, variant):
     [
         ("obj", "surf 0 1 0 1 1 2 3 4\nsurf 0 1 0 1 1 2 3 4\n", "'surf' in line 21"),
         ("obj", "call lid.obj\n", "'call' in line 21"),
+        ("stl", LINES["stl"], "1 of 2 solids"),
         ("off", "\n3 0 1 2\n3 2 3 0", "2 lines after the last of its 12 faces"),
     ],
 )

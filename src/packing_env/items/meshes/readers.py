@@ -21,6 +21,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from packing_env import files
 from packing_env.items.meshes import gltf, limits, ply, threemf
@@ -39,6 +40,8 @@ STL_HEADER = 84
 """Bytes of a binary STL before its first facet."""
 STL_FACET = 50
 """Bytes of each facet of a binary STL."""
+STL_FACET_ENDS = {"facet": (0, 3), "endfacet": (3,)}
+"""Words at which a facet ends, and the numbers of vertices that it may have."""
 PADDING = b"\0\x1a \t\r\n"
 """Bytes at the end of an ASCII STL that mean nothing."""
 FACES = ("f", "fo")
@@ -124,29 +127,50 @@ def _stl_ascii(text: str) -> Surface:
     """
     vertices: list[list[float]] = []
     part: list[int] = []
-    known = {"solid", "facet", "outer", "vertex", "endloop", "endfacet"}
-    inside, number, num_facets, num_solids = False, 0, 0, 0
+    known = {"solid", "facet", "outer", "vertex", "endloop", "endfacet", "endsolid"}
+    inside, number, first, num_solids = False, 0, 0, 0
     for number, words in _numbered_lines(text):
-        word = words[0].lower()
-        if word == "endsolid":
-            inside, num_solids = False, num_solids + 1
-            continue
-        if word not in known:
+        if words[0].lower() not in known:
             what = f"line {number}: {words[0][:40]!r} is not an STL keyword"
             raise damaged(f"{what}; the file is truncated, or not STL")
-        inside = inside or word == "solid"
-        for at, each in enumerate(words if word != "solid" else ()):
-            if each.lower() == "vertex":
+        inside = inside or words[0].lower() == "solid"
+        for at in range(_after_name(words), len(words)):
+            word = words[at].lower()
+            if word == "vertex":
                 vertices.append(_floats(number, words[at + 1 :]))
                 part.append(num_solids)
-            elif each.lower() == "endfacet":
-                num_facets += 1
-                if len(vertices) != 3 * num_facets:
+            elif word in STL_FACET_ENDS:
+                if len(vertices) - first not in STL_FACET_ENDS[word]:
                     raise damaged(f"line {number}: the facet does not have three vertices")
-    if inside or len(vertices) != 3 * num_facets:
+                first = len(vertices)
+            elif word == "endsolid":
+                inside, num_solids = False, num_solids + 1
+                break  # its name follows
+    if inside or len(vertices) - first not in (0, 3):
         raise damaged(f"truncated: no 'endsolid' by the last line ({number})")
-    whole = surface(vertices, np.arange(len(vertices)))
-    return replace(whole, part=np.array(part, dtype=np.int64))
+    return _distinct_solids(np.array(vertices).reshape(-1, 3), np.array(part, dtype=np.int64))
+
+
+def _after_name(words: Sequence[str]) -> int:
+    """Return the position of the first word to read in a line; a name follows `solid`."""
+    if words[0].lower() != "solid":
+        return 0
+    pairs = [[word.lower() for word in words[at : at + 2]] for at in range(len(words))]
+    return pairs.index(["facet", "normal"]) if ["facet", "normal"] in pairs else len(words)
+
+
+def _distinct_solids(points: Float[np.ndarray, "V 3"], part: Int[np.ndarray, " V"]) -> Surface:
+    """Return the triangles of solids without those that repeat another solid."""
+    solids = np.split(np.arange(len(part)), np.flatnonzero(np.diff(part)) + 1)
+    distinct = {points[ids].tobytes(): ids for ids in solids}
+    kept = np.concatenate([*distinct.values()])
+    num_repeated = len(solids) - len(distinct)
+    warning = f"{num_repeated} of {len(solids)} solids repeat another one: left out"
+    return replace(
+        surface(points[kept], np.arange(len(kept))),
+        part=part[kept],
+        warnings=(warning,) * (num_repeated > 0),
+    )
 
 
 def _read_obj(data: bytes) -> Surface:
