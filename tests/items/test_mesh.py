@@ -444,6 +444,17 @@ URDF = """<robot name="r">
 </robot>"""
 
 
+XACRO = """<robot xmlns:xacro="http://ros.org/wiki/xacro">
+<xacro:property name="w" value="${2 * pi}"/><xacro:macro name="wheel"><link name="${w}"/>
+<xacro:inner/></xacro:macro><link name="a"><visual><geometry><box size="1 1 1"/></geometry></visual>
+</link></robot>"""
+
+
+def test_definitions_of_macros_without_use_are_ignored(tmp_path):
+    (tmp_path / "r.urdf").write_text(XACRO)
+    assert load_mesh(tmp_path / "r.urdf").volume == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     "reference",
     ["../meshes/tip.stl", r"..\meshes\tip.stl", *(f"{s}://robot/meshes/tip.stl" for s in SCHEMES)],
@@ -472,10 +483,8 @@ def test_urdf_tree_is_merged_at_zero(tmp_path, reference):
         (URDF.replace('link="base"', 'link="typo"'), "joint 'j1'"),
         (URDF.replace('parent link="base"', 'parent link="tip"'), "loop"),
         (URDF.replace("cylinder", "capsule"), "capsule"),
-        (
-            '<robot xmlns:xacro="http://ros.org/wiki/xacro"><xacro:wheel/><link name="a"/></robot>',
-            "xacro r.urdf",
-        ),
+        (XACRO.replace("<link", "<xacro:wheel/><link", 2), "xacro r.urdf"),
+        (XACRO.replace("1 1 1", "1 1 ${w}"), "xacro r.urdf"),
         (URDF.replace('radius="0.05"', 'radius="x"'), "radius=...>: expected 1 finite"),
     ],
 )

@@ -19,6 +19,8 @@ from packing_env.items.meshes.surface import Matrix, MeshError, Surface, merged
 
 CIRCLE_STEPS = 64
 """Number of facets around cylinders and spheres; a multiple of 4 keeps their extents."""
+DEFINITIONS = ("xacro}property", "xacro}arg", "xacro}macro")
+"""Ends of the names of elements that xacro leaves out of its output."""
 
 
 def read_tree(path: Path, data: bytes) -> Surface:
@@ -32,7 +34,7 @@ def read_tree(path: Path, data: bytes) -> Surface:
         robot = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
         raise MeshError(f"not valid XML ({error}); repair the file") from error
-    if any("xacro}" in element.tag for element in robot.iter()):
+    if _has_macros(robot):
         raise MeshError(f"has macros; expand them first: xacro {path.name} > expanded.urdf")
     # 1. Check the number of parts and the bytes of their files before any is read.
     limits.check_parts(sum(len(_elements(link)) for link in robot.findall("link")))
@@ -51,6 +53,22 @@ def read_tree(path: Path, data: bytes) -> Surface:
     if not pieces:
         raise MeshError("no visual or collision geometry in it; add some to a link")
     return merged(pieces, "m")
+
+
+def _has_macros(robot: ElementTree.Element) -> bool:
+    """Return whether xacro would change a tree; its definitions, which change nothing, go."""
+    defined = [
+        (above, child)
+        for above in robot.iter()
+        for child in above
+        if child.tag.endswith(DEFINITIONS)
+    ]
+    for above, child in defined:
+        above.remove(child)
+    return any(
+        "xacro}" in element.tag or (defined and "${" in "".join(element.attrib.values()))
+        for element in robot.iter()
+    )
 
 
 def referenced_files(path: Path) -> set[Path]:
