@@ -291,7 +291,12 @@ def test_volumes_outside_the_mesh_are_refused(package, triangles: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", ['<config name="a & b"/>', prusa(volume("firstid='x' lastid='11'", "ModelPart"))]
+    "settings",
+    [
+        '<config name="a & b"/>',
+        '<?xml version="1.0" encoding="none"?><config/>',
+        prusa(volume("firstid='x' lastid='11'", "ModelPart")),
+    ],
 )
 def test_a_damaged_settings_file_is_named(package, settings: str) -> None:
     mesh = load_mesh(package(box_3mf(1, SMALL), item(1), **{SLIC3R: settings}))

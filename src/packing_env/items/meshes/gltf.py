@@ -113,7 +113,9 @@ class _Document:
         limits.check_size(sum(counts), total)
         whole = merged(
             [
-                self._mesh(node, matrix).moved(instance if "skin" in node else matrix @ instance)
+                self._mesh(node, matrix).moved(
+                    matrix @ instance if node.get("skin") is None else instance
+                )
                 for node, matrix in placed
                 for instance in self._instances(node)
             ]

@@ -128,7 +128,7 @@ def check_dae(data: bytes) -> float:
             elif tag in ("instance_node", "instance_geometry"):
                 parts.made_of[here].append(attributes.get("url", ""))
             above.append(here)
-    except (expat.ExpatError, ValueError) as error:
+    except (expat.ExpatError, LookupError, ValueError) as error:
         raise MeshError(f"not a COLLADA file ({error}); repair the file") from error
     parts.check()
     return metres[0] if metres else 1.0

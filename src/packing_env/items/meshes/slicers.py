@@ -71,7 +71,7 @@ def read(data: bytes) -> tuple[dict[str, Marks], str]:
                 marks.volumes[first, last] = value if key == "volume_type" else key
             elif key == "name" and not inside:
                 marks.name = marks.name or value
-    except (expat.ExpatError, ValueError) as error:
+    except (expat.ExpatError, LookupError, ValueError) as error:
         damage = f"is damaged ({error}): bodies that it marks as not solid may be left in"
         return objects, damage
     return objects, ""

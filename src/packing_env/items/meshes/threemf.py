@@ -62,7 +62,7 @@ CONTENTS = ("vertex", "triangle", "mesh", "beamlattice")
 USUAL_ROOT = "3d/3dmodel.model"
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, struct.error, expat.ExpatError, EOFError, NotImplementedError,
-    OSError, RuntimeError, ValueError,
+    OSError, RuntimeError, LookupError, ValueError,
 )  # fmt: skip
 """Errors that `zipfile` and `expat` raise for a damaged file."""
 
