@@ -18,7 +18,7 @@ from tests.mesh_files import (
 
 import packing_env as pe
 from packing_env.items import Catalogue, MeshError, load_mesh
-from packing_env.items.meshes import gltf
+from packing_env.items.meshes.formats import gltf
 
 SIDES = (0.03, 0.02, 0.01)  # x, y (up), z
 TURNED = (0.03, 0.01, 0.02)

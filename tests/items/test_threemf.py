@@ -7,7 +7,7 @@ import pytest
 from tests.mesh_files import CORE, CORNERS, PRODUCTION, box_3mf, model_3mf, write_3mf
 
 from packing_env.items import Catalogue, MeshError, load_mesh
-from packing_env.items.meshes.threemf import build_items
+from packing_env.items.meshes.formats.threemf import build_items
 
 SMALL, LARGE = (30, 20, 10), (40, 20, 10)
 VOLUME_SMALL, VOLUME_LARGE = 6000, 8000

@@ -333,7 +333,7 @@ def test_ctrl_c_while_trimesh_is_imported_is_not_ignored(
             signal.raise_signal(signal.SIGINT)
         return trimesh
 
-    monkeypatch.setattr("packing_env.items.meshes.readers.import_module", imported)
+    monkeypatch.setattr("packing_env.items.meshes.formats.readers.import_module", imported)
     with pytest.raises(KeyboardInterrupt):
         Part(str(tree)).load()
 

@@ -19,7 +19,7 @@ from agents.config.outputs import check_output
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras, planner
 from packing_env.files import finished_first, read_bytes, reason, split_item
-from packing_env.items.meshes.gltf import check_glb
+from packing_env.items.meshes.formats.gltf import check_glb
 from packing_env.items.meshes.surface import named
 from packing_env.planner.reading.columns import stated_columns
 from packing_env.planner.reading.constraints import STABILITY, check_options

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from packing_env import files
-from packing_env.items.meshes import urdf
+from packing_env.items.meshes.formats import urdf
+from packing_env.items.meshes.formats.readers import REMEDIES
 from packing_env.items.meshes.load import SUPPORTED, load_mesh
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.meshes.readers import REMEDIES
 from packing_env.items.shapes import FILE, Shape
 from packing_env.names import plain_name
 

@@ -1,1 +1,1 @@
-"""Triangle meshes as solids: file formats, triangulation, checks and repair, volume."""
+"""Triangle meshes as solids: triangulation, checks and repair, volume; formats/ reads files."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from packing_env.files import split_item
-from packing_env.items.meshes import readers, threemf, urdf
+from packing_env.items.meshes.formats import readers, threemf, urdf
 from packing_env.items.meshes.mesh import UNITS, Mesh, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.surface import MeshError, Surface
 

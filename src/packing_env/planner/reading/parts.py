@@ -16,11 +16,11 @@ from packing_env.files import read_bytes, split_item
 from packing_env.items import Mesh, MeshError, load_mesh
 from packing_env.items.handling import read_faces, read_handling
 from packing_env.items.inputs import expand, item_names, numbered
+from packing_env.items.meshes.formats.threemf import build_items
 from packing_env.items.meshes.load import FORMAT_UNITS
 from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.primitives import box
 from packing_env.items.meshes.surface import named
-from packing_env.items.meshes.threemf import build_items
 from packing_env.names import close_names
 from packing_env.planner.reading.columns import WEIGHTS, check_matched, stated_columns
 from packing_env.planner.reading.lengths import exact, metres

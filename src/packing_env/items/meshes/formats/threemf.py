@@ -19,7 +19,8 @@ from xml.parsers import expat
 
 import numpy as np
 
-from packing_env.items.meshes import limits, slicers
+from packing_env.items.meshes import limits
+from packing_env.items.meshes.formats import slicers
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.meshes.surface import (
     Matrix,

@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from packing_env import files
-from packing_env.items.meshes import limits, readers
+from packing_env.items.meshes import limits
+from packing_env.items.meshes.formats import readers
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.meshes.primitives import box, revolved
 from packing_env.items.meshes.surface import Matrix, MeshError, Surface, merged

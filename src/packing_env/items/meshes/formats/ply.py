@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from packing_env import files
-from packing_env.items.meshes import gltf, limits
+from packing_env.items.meshes import limits
+from packing_env.items.meshes.formats import gltf
 from packing_env.items.meshes.surface import MeshError, Surface, damaged, surface
 from packing_env.items.meshes.triangulate import triangulate_faces
 

@@ -24,7 +24,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from packing_env import files
-from packing_env.items.meshes import gltf, limits, ply, threemf
+from packing_env.items.meshes import limits
+from packing_env.items.meshes.formats import gltf, ply, threemf
 from packing_env.items.meshes.surface import MeshError, Surface, damaged, named, surface
 from packing_env.items.meshes.triangulate import triangulate_faces
 
