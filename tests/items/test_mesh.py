@@ -397,6 +397,13 @@ def test_what_is_not_read_is_named(tmp_path, suffix, more, warning):
     assert line.startswith(warning)
 
 
+def test_a_solid_after_another_in_a_line_of_stl_is_refused(tmp_path):
+    path = tmp_path / "two.stl"
+    path.write_text((LINES["stl"] + LINES["stl"].replace("solid a", "solid b")).replace("\n", " "))
+    with pytest.raises(MeshError, match="line 1: a solid begins in the line of 'endsolid'"):
+        load_mesh(path)
+
+
 def test_solids_of_an_stl_that_touch_stay_apart(tmp_path):
     second = LINES["stl"].replace("vertex 0", "vertex 2")  # on the other side of x = 1
     path = tmp_path / "two.stl"

@@ -138,13 +138,16 @@ def _stl_ascii(text: str) -> Surface:
         for at in range(_after_name(words), len(words)):
             word = words[at].lower()
             if word == "vertex":
-                vertices.append(_floats(number, words[at + 1 :]))
+                vertices.append(_floats(number, words[at + 1 : at + 4]))
                 part.append(num_solids)
             elif word in STL_FACET_ENDS:
                 if len(vertices) - first not in STL_FACET_ENDS[word]:
                     raise damaged(f"line {number}: the facet does not have three vertices")
                 first = len(vertices)
             elif word == "endsolid":
+                following = ["solid", *words[at + 1 :]]
+                if _after_name(following) < len(following):
+                    raise damaged(f"line {number}: a solid begins in the line of 'endsolid'")
                 inside, num_solids = False, num_solids + 1
                 break  # its name follows
     if inside or len(vertices) - first not in (0, 3):
