@@ -276,6 +276,7 @@ def prusa(*volumes: str) -> str:
         prusa(*[volume(AROUND, "ParameterModifier")] * 2),
         prusa(volume(AROUND, "1", "modifier"), volume(BODY, "0", "modifier")),
         prusa(volume("firstid='18' lastid='23'", "X"), volume("firstid='12' lastid='17'", "X")),
+        prusa('<metadata key="modifier" value="1"/>', volume(AROUND, "X")),  # of the whole object
     ],
 )
 def test_volumes_may_be_repeated_and_in_any_order(package, volumes: str) -> None:

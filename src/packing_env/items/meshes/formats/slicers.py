@@ -55,19 +55,21 @@ class Marks:
 def read(data: bytes) -> tuple[dict[str, Marks], str]:
     """Return the marks of objects, by id, and a warning if the rest of the file is damaged."""
     objects = defaultdict[str, Marks](Marks)
-    marks, inside, first, last = Marks(), False, 0, -1
+    marks, inside, first, last = Marks(), "", 0, -1
     try:
         for tag, attributes in limits.elements(data):
             key, value = attributes.get("key", ""), attributes.get("value", "")
             if tag == "object":
-                marks, inside = objects[attributes.get("id", "")], False
+                marks, inside = objects[attributes.get("id", "")], ""
             elif tag == "part":
-                inside, kind = True, attributes.get("subtype", NORMAL_PART)
+                inside, kind = tag, attributes.get("subtype", NORMAL_PART)
                 marks.parts[attributes.get("id", "")].append(kind)
             elif tag == "volume":
-                inside = True
+                inside = tag
                 first, last = (int(attributes.get(name, "")) for name in ("firstid", "lastid"))
-            elif (key == "volume_type" and value != MODEL_PART) or (key, value) == MODIFIER:
+            elif inside == "volume" and (
+                (key == "volume_type" and value != MODEL_PART) or (key, value) == MODIFIER
+            ):
                 marks.volumes[first, last] = value if key == "volume_type" else key
             elif key == "name" and not inside:
                 marks.name = marks.name or value
