@@ -236,6 +236,7 @@ class _Document:
             for ids, shares in names
             if ids.startswith("JOINTS_") and shares in attributes
         ]
+        first = self._values(attributes["JOINTS_0"])[:, 0]
         for begin in range(0, len(points), BLOCK):
             at = slice(begin, begin + BLOCK)
             blended = np.zeros((len(points[at]), 3, 4))
@@ -244,9 +245,7 @@ class _Document:
                 for joint, share in zip(ids[at].T, widened(shares[at]).T, strict=True):
                     blended += share[:, None, None] * joints[joint]
                     total += share
-            blended[total == 0.0] = joints[
-                self._values(attributes["JOINTS_0"])[at, 0][total == 0.0]
-            ]
+            blended[total == 0.0] = joints[first[at][total == 0.0]]
             total[total == 0.0] = 1.0
             moved[at] = np.einsum("nij,nj->ni", blended[:, :, :3], points[at]) + blended[:, :, 3]
             moved[at] /= total[:, None]
