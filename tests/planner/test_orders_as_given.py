@@ -340,6 +340,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
             "line 2: a quotation mark holds rows",
         ),
         (
+            'name,dx,dy,dz,unit,kg\n"A,1,2,3,cm\nB,1,2,3,cm\n"C",1,2,3,cm,5\n',
+            "line 2: a quotation mark holds rows",
+        ),
+        (
             'pos,sku,name,dx,dy,dz\n1,A,"5,7,2,3\n2,B,6",7,2,3\n',
             "line 2: a quotation mark holds rows",
         ),

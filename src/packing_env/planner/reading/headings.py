@@ -281,7 +281,7 @@ def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:
     order = sorted(range(3), key=lambda n: axes[keys[n]])
     bare = [letter.string[: letter.start()] + letter.string[letter.end() :] for letter in letters]
     for letter, piece in zip(letters, bare, strict=True):
-        if _MARK.match(piece):
+        if letter.start() < 2 and _MARK.match(piece):
             number = piece.strip(" .,:=")
             raise OrderError(f"{letter.string!r} may be {number} or 0.{number}; write one of them")
     pairs = [split_unit(piece.strip(" .:=")) for piece in bare]

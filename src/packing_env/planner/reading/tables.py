@@ -227,12 +227,12 @@ def read_csv(path: Path) -> Table:
     rows, line = [], 1
     try:
         for cells in reader:
-            # A name of several lines may hold numbers, but not as many as the rest of the row.
+            # A name of several lines may hold three numbers, unless they fill the rest of the row.
             held = [
                 row
                 for n, cell in enumerate(cells)
                 for row in (part.split(mark) for part in cell.split("\n") if part != cell)
-                if n + len(row) >= len(cells)
+                if len(row) > 3 or n + len(row) >= len(cells)
             ]
             if any(sum(map(like_number, row)) >= 3 for row in held):
                 raise OrderError(f"{path}, line {line}: a quotation mark holds rows; close it")
