@@ -355,6 +355,14 @@ def test_a_cell_that_boxes_are_whole_in_is_chosen(tmp_path: Path) -> None:
     assert plan.num_packed == 50
 
 
+def test_a_mesh_of_a_box_does_not_change_the_cell_of_boxes_with_stated_sides(
+    tmp_path: Path,
+) -> None:
+    file = write_box(tmp_path / "file.stl", (100 / 3, 200 / 3, 10))
+    plan = pe.pack([box("cube", 60, 60, 60, quantity=24), file], "300x300x80mm", 0.1)
+    assert (0.06 / plan.containers[0].cell) % 1 == pytest.approx(0, abs=1e-9)
+
+
 def test_of_a_long_order_the_table_shows_what_is_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -185,7 +185,9 @@ def _lay_grids(
                     f"{part.label}: {name} applies only to orders of boxes, with stability "
                     f"none, com_hull, com_hull_strict, com_hull_10 or com_hull_20"
                 )
-    boxes = [part.exact_sides for part in order if part.is_box]
+    # Boxes with stated sides come first; meshes of boxes may have any sides.
+    boxes = [part.exact_sides for part in order if part.sides is not None]
+    boxes = boxes or [part.exact_sides for part in order if part.is_box]
     spacing = choose_cell([kind.room for kind in types], boxes) if cell is None else cell
     task: dict[str, Any] = {"stability": stability}
     if stability == STANDS:
