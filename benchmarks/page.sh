@@ -24,6 +24,8 @@ python() { run python "$@"; }
 # 1. The environment
 python benchmarks/interfaces.py --rows 1 1024 4096 --out "$out/interfaces.json"
 python benchmarks/interfaces.py --rows 1 1024 4096 --stability none --out "$out/interfaces_none.json"
+packing bench step env=cuboid_online 'bench.rows=[1]' 'bench.kernels=[numba]' \
+  'bench.actions=[random_legal]' out="$out/bench_step_cuboid_online.json"
 packing bench step env=irregular_com_hull 'bench.rows=[1,16,64,256]' 'bench.kernels=[numba]' \
   'bench.actions=[random_legal]' out="$out/bench_step_irregular.json"
 packing bench step env=irregular_com_hull 'bench.rows=[1,64]' 'bench.kernels=[eager]' \
