@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from packing_env import reference
-from packing_env.constraints import Constraints, milligrams
+from packing_env.constraints import Constraints, limit_in_mg, weight_in_mg
 from packing_env.items.meshes.mesh import TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing
@@ -99,8 +99,8 @@ class Grid:
         """Return whether one piece exceeds the weight limit."""
         part = self._names.index(name)
         limit = self.rules.weight_limit
-        weight = milligrams("weight", self._parts[part].handling.get("weight", 0.0))
-        return limit is not None and weight > milligrams("weight_limit", limit)
+        weight = weight_in_mg(self._parts[part].handling.get("weight", 0.0))
+        return limit is not None and weight > limit_in_mg(limit)
 
     def place(
         self, packing: Packing | None, name: str, names: Sequence[str] = (), rule: str = ""

@@ -339,18 +339,21 @@ def level_of(height: float, cell: float) -> float:
     return round(height / cell) * cell if is_whole(height, cell) else height
 
 
-def milligrams(name: str, weight: float) -> int:
-    """Convert kilograms to whole milligrams; raise unless the weight is in 0..MAX_WEIGHT."""
-    kilograms = read(name, weight, Annotated[float, WEIGHT])
-    if name.rpartition(".")[2] == "weight":
-        return math.floor(kilograms * UNITS_PER_KG + _FLOAT_ERROR)
-    return limit_in_mg(kilograms)
+def read_kilograms(name: str, weight: Any) -> float:
+    """Return a weight; raise ParameterError unless it is in 0..MAX_WEIGHT."""
+    kilograms: float = read(name, weight, Annotated[float, WEIGHT])
+    return kilograms
+
+
+def weight_in_mg(kilograms: float) -> int:
+    """Return a weight in whole milligrams, rounded down.
+
+    Weights are rounded down and limits up. Otherwise three boxes of 10 lb would be 1 mg too heavy
+    for a limit of 30 lb.
+    """
+    return math.floor(kilograms * UNITS_PER_KG + _FLOAT_ERROR)
 
 
 def limit_in_mg(kilograms: float) -> int:
-    """Return a limit in whole milligrams.
-
-    Limits are rounded up and weights down. Otherwise three boxes of 10 lb would be 1 mg too heavy
-    for a limit of 30 lb.
-    """
+    """Return a limit of weight in whole milligrams, rounded up; see :func:`weight_in_mg`."""
     return math.ceil(kilograms * UNITS_PER_KG - _FLOAT_ERROR)

@@ -68,7 +68,7 @@ def build_catalogue(
     elif source == "meshes":
         options["voxels"] = params.geometry == "voxels"
         catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
-        log_warnings(catalogue.names, catalogue.sources)
+        log_warnings(catalogue.names, [source.get("warnings", ()) for source in catalogue.sources])
     else:
         catalogue = Catalogue.from_shapes(**options, voxels=params.geometry == "voxels")
     check_size(catalogue, _UNIT_OF_ITEMS)
@@ -104,12 +104,12 @@ def check_size(catalogue: Catalogue, checked: str) -> None:
         )
 
 
-def log_warnings(names: Sequence[str], sources: Sequence[Mapping[str, Any]]) -> None:
-    """Log the ``warnings`` about the meshes of parts, each text once, for the first parts."""
+def log_warnings(names: Sequence[str], warnings: Sequence[Sequence[str]]) -> None:
+    """Log the warnings about the meshes of parts, each text once, for the first parts."""
     parts: dict[str, list[str]] = {}
-    for name, source in zip(names, sources, strict=True):
-        if source.get("warnings"):
-            parts.setdefault("; ".join(source["warnings"]), []).append(name)
+    for name, texts in zip(names, warnings, strict=True):
+        if texts:
+            parts.setdefault("; ".join(texts), []).append(name)
     for text, warned in list(parts.items())[:_LISTED]:
         more = f" and {len(warned) - _LISTED} more" if len(warned) > _LISTED else ""
         _LOGGER.warning("%s%s: %s", ", ".join(warned[:_LISTED]), more, text)

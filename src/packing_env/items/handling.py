@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.constraints import milligrams
+from packing_env.constraints import limit_in_mg, read_kilograms, weight_in_mg
 from packing_env.names import close_names
 from packing_env.values import (
     Option,
@@ -188,7 +188,8 @@ def _drawn(name: str, value: Mapping[str, Any], volume: Tensor) -> list[Any]:
 def _read(name: str, value: Any) -> int | bool:
     where = f"handling.{name}"
     if name in _WEIGHTS:
-        return milligrams(where, value)
+        kilograms = read_kilograms(where, value)
+        return weight_in_mg(kilograms) if name == "weight" else limit_in_mg(kilograms)
     if name == "group":
         return check_integer(where, value, 0, MAX_GROUP)
     if not isinstance(value, bool):

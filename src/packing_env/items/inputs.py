@@ -71,8 +71,8 @@ def _files_below(folder: Path) -> list[Path]:
     """List the supported files below a folder, sorted, without the parts of URDF trees in it.
 
     A log line names the files that are left out, also folders that are links or cannot be read,
-    and links to missing files.
-    Hidden files, such as the ``._`` files of macOS, are skipped without mention.
+    and links to missing files. Hidden files, such as the ``._`` files of macOS, are skipped without
+    mention.
     """
     below = [path for path in sorted(folder.rglob("*")) if path.is_file() or _is_closed(path)]
     below = [file for file in below if not _is_hidden(file.relative_to(folder))]

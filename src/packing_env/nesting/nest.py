@@ -114,8 +114,7 @@ def nest(
     order, meshes, small = load_solids(order)
     if small and isinstance(parts, Fill):
         raise ParameterError(f"{small[0].name}: {small[0].reason}, or leave it out of the copies")
-    warnings = [{"warnings": mesh.warnings} for mesh in meshes]
-    log_warnings([part.label for part in order], warnings)
+    log_warnings([part.label for part in order], [mesh.warnings for mesh in meshes])
     sources = [
         MeshPart(mesh, allowed(rotations, part.faces, part.turn).numpy())
         for part, mesh in zip(order, meshes, strict=True)

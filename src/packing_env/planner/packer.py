@@ -135,8 +135,7 @@ def pack(
     spacing = None if cell is None else read_length("cell", cell)
     exactly = is_exact(order, rule, cell=cell is not None)
     files = [part for part in order if exactly and part.file]
-    warnings = [{"warnings": part.load().warnings} for part in files]
-    log_warnings([part.label for part in files], warnings)
+    log_warnings([part.label for part in files], [part.load().warnings for part in files])
     if exactly and cell is not None:
         _LOGGER.warning("cell has no effect: orders of boxes are packed exactly, without a grid")
     if not exactly and choose != FEWEST:

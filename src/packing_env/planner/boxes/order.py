@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
-from packing_env.constraints import Constraints, milligrams
+from packing_env.constraints import Constraints, limit_in_mg, read_kilograms, weight_in_mg
 from packing_env.kernels.loading.arrays_numba import UNLIMITED
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
@@ -33,7 +33,8 @@ RULES = ("none", *LADDER)
 _FINEST = Fraction(1, 1_000_000)
 """Metres to which lengths are rounded if no unit divides all of them."""
 _OF_FILES = _FINEST / 4
-"""The same for orders with mesh files. It divides the sides of these files, also 1/32 inch."""
+"""Metres to which they are rounded if the order has mesh files, whose own sides are multiples of
+it. 1/32 inch is such a multiple."""
 _MOST_UNITS = 2**29
 """Largest number of units along the longest side."""
 _LARGEST_FACTOR = 1e100
@@ -120,7 +121,7 @@ class BoxOrder:
     @cached_property
     def weights(self) -> list[int]:
         """Weight of one box of each kind, milligrams."""
-        return [milligrams("weight", part.handling.get("weight", 0.0)) for part in self.parts]
+        return [_weight(part) for part in self.parts]
 
     @cached_property
     def sets(self) -> list[tuple[int, ...]]:
@@ -270,7 +271,7 @@ def load_rules(rules: Constraints, stability: str, unit: Fraction) -> LoadRules:
         max_load=rules.max_load,
         fragile=rules.fragile,
         lifo=rules.lifo,
-        weight_limit=_milligrams(rules.weight_limit),
+        weight_limit=_limit("weight_limit", rules.weight_limit),
         balance=rules.balance,
         overhang=(steps(along_x), steps(along_y)),
         cuts=tuple(
@@ -326,18 +327,22 @@ def _cuboid(box: Sequence[Fraction], unit: Fraction) -> Cuboid:
     return x, y, z, a, b, c
 
 
-def _milligrams(kilograms: float | None) -> int | None:
-    return None if kilograms is None else milligrams("weight_limit", kilograms)
+def _weight(part: Part) -> int:
+    return weight_in_mg(read_kilograms("weight", part.handling.get("weight", 0.0)))
+
+
+def _limit(name: str, kilograms: float | None) -> int | None:
+    return None if kilograms is None else limit_in_mg(read_kilograms(name, kilograms))
 
 
 def _type_of(part: Part, orientations: Sequence[Sides], count: int) -> BoxType:
     handling = part.handling
-    max_load = handling.get("max_load")
+    max_load = _limit("max_load", handling.get("max_load"))
     return BoxType(
         orientations,
         count,
-        weight=milligrams("weight", handling.get("weight", 0.0)),
-        max_load=UNLIMITED if max_load is None else milligrams("max_load", max_load),
+        weight=_weight(part),
+        max_load=UNLIMITED if max_load is None else max_load,
         stackable=handling.get("stackable", True),
         fragile=handling.get("fragile", False),
         group=handling.get("group", 0),

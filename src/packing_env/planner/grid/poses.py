@@ -188,7 +188,7 @@ def _catalogue_of(
         raise none_fits(parts, room, container.type.unit, misfits.__getitem__) from error
     largest = float(catalogue.extent.max())
     check_size(catalogue, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
-    log_warnings(catalogue.names, catalogue.sources)
+    log_warnings(catalogue.names, [source.get("warnings", ()) for source in catalogue.sources])
     keys = {key for part, _ in pairs for key in part.handling}
     handling = {key: [part.handling.get(key) for part, _ in pairs] for key in sorted(keys)}
     return catalogue.with_handling(handling) if handling else catalogue

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from packing_env.constraints import milligrams
+from packing_env.constraints import limit_in_mg
 from packing_env.planner.grid.filling import Filling
 from packing_env.planner.grid.poses import Poses
 from packing_env.planner.grid.search import ANY, OrderSearch
@@ -128,4 +128,4 @@ def _is_too_heavy(poses: Poses, part: int) -> bool:
     limit, handling = poses.params.constraints.weight_limit, poses.catalogue.handling
     if limit is None or handling is None:
         return False
-    return int(handling.weight[poses.first[part]]) > milligrams("weight_limit", limit)
+    return int(handling.weight[poses.first[part]]) > limit_in_mg(limit)

@@ -132,17 +132,17 @@ def _is_stored(value: Any) -> bool:
 
 def _digits(cell: Any) -> str:
     """Return a number with its leading zeros, rounded to the digits of the spreadsheet."""
-    value, shown = cell.value, cell.number_format
+    value, number_format = cell.value, cell.number_format
     text = f"{Decimal(f'{value:.{_SIGNIFICANT}g}'):f}" if isinstance(value, float) else str(value)
-    return text.zfill(len(shown)) if set(shown) == {"0"} else text
+    return text.zfill(len(number_format)) if set(number_format) == {"0"} else text
 
 
-def _with_unit(text: str, shown: str) -> str:
+def _with_unit(text: str, number_format: str) -> str:
     """Return a number with the unit of its format.
 
     Decimals before a unit get a zero, so that 1.125 is not read as 1125.
     """
-    match = _SHOWN.search(shown)
+    match = _SHOWN.search(number_format)
     unit = match and (match[1] or match[2])
     if not unit or not (is_unit(unit) or is_weight_unit(unit)):
         return text

@@ -167,12 +167,12 @@ def _distinct_solids(points: Float[np.ndarray, "V 3"], part: Int[np.ndarray, " V
     """Return the triangles of solids without those that repeat another solid."""
     solids = np.split(np.arange(len(part)), np.flatnonzero(np.diff(part)) + 1)
     distinct = {points[ids].tobytes(): ids for ids in solids}
-    kept = np.concatenate([*distinct.values()])
+    corners = np.concatenate([*distinct.values()])
     num_repeated = len(solids) - len(distinct)
     warning = f"{num_repeated} of {len(solids)} solids repeat another one: left out"
     return replace(
-        surface(points[kept], np.arange(len(kept))),
-        part=part[kept],
+        surface(points[corners], np.arange(len(corners))),
+        part=part[corners],
         warnings=(warning,) * (num_repeated > 0),
     )
 

@@ -41,7 +41,11 @@ class Marks:
     volumes: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def without_volumes(self, faces: array[int], place: str) -> array[int]:
-        """Return an object's triangles without its `volumes`; raise `MeshError` if one lacks."""
+        """Return an object's triangles without its `volumes`.
+
+        Raises:
+            MeshError: A volume has triangles that the object does not have.
+        """
         triangles = np.frombuffer(faces, np.int64).reshape(-1, 3)
         solid = np.ones(len(triangles), bool)
         for first, last in self.volumes:
