@@ -278,8 +278,12 @@ def _paint(env: PackingEnv, row: int) -> Any:
     return render.frame(env, row)
 
 
-_OTHERS = {"num_envs", "device", "seed", "split", "pool_size", "pool_seed", "autoreset", "engine"}
-"""Arguments of :func:`make_env` that error messages suggest, in addition to a task's fields."""
+def override_names() -> list[str]:
+    """Return the name of every override of :func:`make_env`."""
+    of_rules = [f.name for f in fields(PackingParams)]
+    of_task = [f.name for f in fields(Task) if f.name != "params"]
+    pool = ("split", "pool_seed", "skip_infeasible")
+    return [*of_rules, *of_task, "resolution", *pool, "autoreset", "draw", "row_offset", "engine"]
 
 
 def _pop(options: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -290,10 +294,7 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
     """Return the preset with some values changed; an unknown name raises an error."""
     own = {f.name for f in fields(Task)} - {"params"}
     rules = {f.name for f in fields(PackingParams)}
-    known = own | rules | {"resolution"}
-    if unknown := sorted(set(options) - known):
-        near = close_names(unknown[0], sorted(known | _OTHERS))
-        raise ParameterError(f"unknown option {unknown}{near}; known: {sorted(known)}")
+    check_names("the environment", options, [*override_names(), "num_envs", "device", "seed"])
     changes = {name: value for name, value in options.items() if name in rules}
     if "resolution" in options:
         width = check_container(changes.get("container", preset.params.container))[0]

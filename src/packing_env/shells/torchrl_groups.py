@@ -17,23 +17,12 @@ trainers can select it by name::
 
 from __future__ import annotations
 
-from dataclasses import fields, make_dataclass
+from dataclasses import make_dataclass
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from packing_env.tasks import Task
-from packing_env.types import PackingParams
-
-OPTIONS = ("resolution", "split", "pool_seed", "skip_infeasible", "autoreset", "draw", "row_offset")
-"""Overrides of :func:`packing_env.make_env` that are not fields of the rules or the task."""
-
-
-def override_names() -> list[str]:
-    """Return the name of every override of :func:`packing_env.make_env`."""
-    of_rules = [f.name for f in fields(PackingParams)]
-    of_task = [f.name for f in fields(Task) if f.name != "params"]
-    return [*of_rules, *of_task, *OPTIONS]
+from packing_env.tasks import override_names
 
 
 def env_config() -> type:

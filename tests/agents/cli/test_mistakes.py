@@ -271,6 +271,12 @@ def test_an_environment_names_the_devices_that_it_supports(device):
         pe.make_env("cuboid_online", pool_size=4).to(device)
 
 
+@pytest.mark.parametrize("typo", ["row_ofset", "drow", "skip_infeasable", "autorest", "n_envs"])
+def test_a_typo_in_any_argument_of_make_env_gets_a_suggestion(typo):
+    with pytest.raises(ParameterError, match=f"the environment has no option {typo}, did you mean"):
+        pe.make_env(**{typo: 1})
+
+
 def test_options_of_a_policy_have_limits_in_python_too():
     env = pe.make_env("cuboid_online", pool_size=4)
     with pytest.raises(ConfigError, match=r"network\.depth=-1"):
