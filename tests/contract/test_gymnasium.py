@@ -102,8 +102,22 @@ def test_episode_of_legal_actions() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # each warning is given once, also in another episode
         env.step(10**9)
-        env.reset()
+        env.reset(options={})
         env.step(-1)
+    for action in (None, "left"):
+        with pytest.raises(TypeError, match=f"action={action!r}; .* takes whole numbers"):
+            env.step(action)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [(gymnasium.make, "reads no options"), (gymnasium.make_vec, "mean reset_mask")],
+)
+def test_an_option_that_reset_does_not_read_is_named_once(build, message) -> None:
+    env = build("PackingCuboid-v1", pool_size=4)
+    with pytest.warns(UserWarning, match=message):
+        env.reset(options={"reset_masks": [True]})
+    env.reset(options={"reset_masks": [True]})
 
 
 @pytest.mark.filterwarnings("ignore:.*is not in Discrete")

@@ -77,6 +77,7 @@ class PackingGymEnv(TaskLimit, gymnasium.Env[Observation, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
         """Start the episode of ``seed``; without a seed, start the next episode."""
+        self._shell.warn_of_options(options)
         out = self._shell.start(seed, self.np_random)
         super().reset(seed=seed)
         return self._convert(out)

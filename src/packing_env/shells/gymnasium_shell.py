@@ -16,6 +16,7 @@ from torch import Tensor
 from torchrl.data import Binary, Bounded, Categorical, MultiCategorical, TensorSpec
 
 from packing_env.envs.torchrl_env import PackingEnv
+from packing_env.names import close_names
 from packing_env.tasks import LEAN, PRESETS, make_env
 from packing_env.types import MAX_SEED, ParameterError, check_integer
 
@@ -150,18 +151,29 @@ class Shell:
             action: Actions of all rows, on the host.
             finished: Whether all rows had finished before the step.
         """
-        if finished and "finished" not in self._warned:
-            self._warned.add("finished")
-            gymnasium.logger.warn(
+        if finished:
+            self._warn(
+                "finished",
                 "step() was called after the episode ended (terminated or truncated); this "
-                "changes nothing: call reset()"
+                "changes nothing: call reset()",
             )
         if "action" not in self._warned and not self._contains(action):
-            self._warned.add("action")
-            gymnasium.logger.warn(
+            self._warn(
+                "action",
                 f"the action {action!r} is not in {self.action_space}; it counts as illegal. "
-                'Sample legal ones with action_space.sample(mask=info["action_mask"])'
+                'Sample legal ones with action_space.sample(mask=info["action_mask"])',
             )
+
+    def warn_of_options(self, options: Mapping[str, Any] | None, *known: str) -> None:
+        """Warn once if ``reset`` gets options that it does not know."""
+        if unknown := sorted(set(options or ()) - set(known)):
+            near, read = close_names(unknown[0], known), ", ".join(known) or "no options"
+            self._warn("options", f"reset() ignores options {unknown}{near}; it reads {read}")
+
+    def _warn(self, topic: str, message: str) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
+            gymnasium.logger.warn(message)
 
     def _contains(self, action: Any) -> bool:
         """Return whether an action that consists of integers is in range."""
@@ -223,7 +235,10 @@ class Shell:
         """Convert one part of the action; numbers out of range are kept and count as illegal."""
         dtype, shape = self.env.takes[key]
         kind = "numbers" if dtype.is_floating_point else "whole numbers"
-        value = torch.as_tensor(action, device=self.env.device)
+        try:
+            value = torch.as_tensor(action, device=self.env.device)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise TypeError(f"{name}={action!r}; this environment takes {kind}") from error
         if value.is_floating_point() and not dtype.is_floating_point:
             raise TypeError(f"{name} is {value.dtype}; this environment takes {kind}")
         if value.numel() != shape.numel():

@@ -107,6 +107,7 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
                 together with a ``reset_mask``.
             RuntimeError: A ``reset_mask`` is given before the first reset.
         """
+        self._shell.warn_of_options(options, "reset_mask")
         mask = (options or {}).get("reset_mask")
         if mask is None:
             self._observed = self._shell.start(seed, self.np_random)
