@@ -155,7 +155,8 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
         known = tuple(dict.fromkeys((*known, *stability.RULES)))  # the user may have added some
     if plan.stability not in known:
         reason = f"stability rule {plan.stability!r} is unknown; known: {', '.join(sorted(known))}"
-        yield _wrong("stability", repr(plan.stability), reason)
+        own = "; register a rule of your own first (packing check --import MODULE)"
+        yield _wrong("stability", repr(plan.stability), reason + own)
     if plan.contact_tol < 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
     if plan.geometry != "maps" and plan.contact_tol != 0:

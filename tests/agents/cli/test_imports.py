@@ -91,7 +91,9 @@ def test_a_package_is_trained_evaluated_and_resumed(
     plan = ["plan=plan.json", *compared]
     assert "corner_first" in packing("eval", "checkpoint=run", *plan, PACKING_IMPORT="my_pkg")
     packing("check", "--import", "my_pkg", "plan.json")
-    assert "half" in packing("check", "plan.json", code=1)
+    refused = packing("check", "plan.json", code=1)
+    assert "half" in refused
+    assert "--import" in refused
 
     packing("train", "--import", "my_pkg", "resume=run", "trainer.frames=128")
     shown = re.findall(
