@@ -84,6 +84,11 @@ def _check(request: Request) -> int:
             extras.check(*EXTRAS[override])
     parsed = keys.parse(request.overrides)
     for each in parsed:
+        if each.key_or_group == "run_dir":
+            raise ConfigError(
+                f"{each.input_line}: every job of --multirun has a folder of its own; name the "
+                "folder of the sweep, hydra.sweep.dir=..."
+            )
         adds = each.is_add() or each.is_force_add()
         if not adds and keys.is_for_agent_of_run(each, request.command, parsed):
             raise ConfigError(

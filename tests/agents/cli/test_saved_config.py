@@ -101,6 +101,11 @@ def test_a_sweep_adds_the_options_of_the_run_s_agent() -> None:
         sweep._check(Request("eval", overrides, []))
 
 
+def test_a_sweep_refuses_one_folder_for_all_its_runs() -> None:
+    with pytest.raises(ConfigError, match=re.escape("run_dir=here: ")):
+        sweep._check(Request("train", ["run_dir=here", "seed=0,1"], []))
+
+
 def payloads(victim: Path) -> dict[str, dict[str, Any]]:
     """Sections of a foreign run, each of which would make a folder or read the environment.
 
