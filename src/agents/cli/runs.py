@@ -99,7 +99,7 @@ class Run:
         """The best utilization among its other policies."""
         others = list(self.policies)[1:]
         best = max(others, key=lambda name: self.policies[name].mean, default="")
-        return f"{self.policies[best]} {best}" if others else ""
+        return f"{self.policies[best]}\n{best}" if others else ""
 
 
 def _part(content: Any, *keys: str) -> Mapping[str, Any]:
@@ -133,23 +133,30 @@ def _inside(place: Path, levels: int) -> Iterable[Run]:
 _SETTINGS = 5
 """Largest number of lines of settings per run in a table; a comparison of a few runs shows all."""
 _COLUMNS = 2
-"""Largest number of settings that get a column each, so that a table fits 80 characters."""
+"""Largest number of settings that get a column each; fewer if the table becomes too wide."""
+_NO_COLUMN = (*_OF_EACH_RUN, "--import", "trainer.frames")
+"""Settings that never get a column; the frames of a run have a column already."""
 _SHORT = 8
 """Largest number of characters of a value in such a column."""
 _NARROW = 21
 """Width of the column of names and settings: what the other columns leave of 80 characters."""
+_ESTIMATE = len("0.625±0.089")
+"""Width of an estimate, which is not broken."""
 
 
-def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -> Table:
+def listing(
+    listed: Sequence[Run], title: str = "", place: Path | None = None, most: int = _COLUMNS
+) -> Table:
     """Tabulate runs: the settings that not all of them share, and their results.
 
-    Names of runs are relative to ``place``; without it they are the names of their folders.
+    Names of runs are relative to ``place``; without it they are the names of their folders. At most
+    ``most`` settings get a column each.
     """
     # 1. Settings that all runs share are left out; short ones that differ get a column.
     commands = [run.command[1:] for run in listed]
     shared = set.intersection(*map(set, commands)) if len(commands) > 1 else set()
     labels = [_label(run.folder, place) for run in listed]
-    columns = _differing(commands, shared) if len(commands) > 1 else []
+    columns = _differing(commands, shared)[:most] if len(commands) > 1 else []
     last = [key.rpartition(".")[2] for key in columns]
     titles = [k if last.count(k) == 1 else key for k, key in zip(last, columns, strict=True)]
     table = plain_table(
@@ -157,11 +164,11 @@ def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -
         *map(number_column, titles),
         number_column("frames"),
         number_column("utilization"),
-        Column("best baseline", overflow="fold"),
+        Column("best baseline", overflow="fold", width=_ESTIMATE),
         Column("state", no_wrap=True),
         title=title or None,
     )
-    # 2. One row per run.
+    # 2. One row per run; if the table is too wide, try again with fewer columns.
     for run, words, name in zip(listed, commands, labels, strict=True):
         own = [word for word in words if word not in shared and _key(word) not in columns]
         values = {_key(word): word.partition("=")[2] for word in words}
@@ -175,7 +182,10 @@ def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -
             run.baseline,
             run.state,
         )
-    return table
+    console = PlainConsole()
+    unlimited = console.options.update(width=1_000)
+    too_wide = console.measure(table, options=unlimited).minimum > console.width
+    return listing(listed, title, place, len(columns) - 1) if columns and too_wide else table
 
 
 def _key(word: str) -> str:
@@ -189,7 +199,7 @@ def _differing(commands: Sequence[Sequence[str]], shared: Set[str]) -> list[str]
         keys[_key(word)] = None
         if "=" not in word or len(word.partition("=")[2]) > _SHORT:
             long.add(_key(word))
-    return [key for key in keys if key not in long and key not in _OF_EACH_RUN][:_COLUMNS]
+    return [key for key in keys if key not in long and key not in _NO_COLUMN]
 
 
 def _label(folder: Path, place: Path | None) -> str:

@@ -108,6 +108,36 @@ def test_a_list_of_items_shows_numbers_whole(capsys, monkeypatch) -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("settings", "columns"),
+    [
+        (["seed={}", "agent.lr=1e-{}"], ["seed", "lr", "frames"]),
+        (["trainer.frames=40{}", "--import=p{}", "seed={}"], ["seed", "frames"]),  # one "frames"
+        (["env.num_envs=102400{}", "env.pool_size=102400{}"], ["num_envs", "frames"]),
+    ],
+)
+def test_a_table_of_runs_keeps_estimates_whole_at_80_columns(
+    settings: list[str], columns: list[str], capsys, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    of_one = {"summary": {"utilization": {"mean": 0.625, "half_width": 0.089}}}
+    results = {
+        "training": {"frames": 300},
+        "policies": dict.fromkeys(["dqn", "heightmap_minimization"], of_one),
+    }
+    for number in range(2):
+        (tmp_path / str(number)).mkdir()
+        command = ["packing", "train", *(word.format(number) for word in settings)]
+        files = {"run.json": {"command": command}, "results.json": results}
+        for name, content in files.items():
+            (tmp_path / str(number) / name).write_text(json.dumps(content))
+    assert cli.main(["runs", str(tmp_path)]) == 0
+    table = capsys.readouterr().out
+    heading = next(line.split() for line in table.splitlines() if " frames " in line)
+    assert heading[1 : len(columns) + 1] == columns
+    assert len(re.findall(r"0\.625±0\.089  0\.625±0\.089 +done", table)) == 2
+
+
 def test_a_sweep_ends_with_a_table_and_runs_are_listed_and_compared(
     capsys, tmp_path: Path, monkeypatch
 ) -> None:
