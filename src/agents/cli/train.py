@@ -257,8 +257,9 @@ class _Session:
         due = bool(metrics) and (evaluated or not self._best.startswith(HELD_OUT))
         if self._best and due and self._best not in metrics and not self._warned:
             self._warned = True
-            near = close_names(self._best, list(metrics))
-            _LOGGER.warning("checkpoint.best=%s is not a metric of the log%s", self._best, near)
+            near, known = close_names(self._best, list(metrics)), ", ".join(sorted(metrics))
+            message = "checkpoint.best=%s is not a metric of the log%s; its metrics are %s"
+            _LOGGER.warning(message, self._best, near, known)
 
     def checkpoints(self) -> str:
         try:
