@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
 import zipfile
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -29,6 +31,8 @@ from agents.nested import walk
 from agents.process_group import all_do, leads
 from packing_env import files
 from packing_env.envs.checks import check_device
+
+_LOGGER = logging.getLogger("agents.training.checkpoint")
 
 FORMAT = "packing checkpoint"
 VERSION = 1
@@ -250,16 +254,25 @@ def find(path: str | Path) -> Path:
     inner = path if path.name == FOLDER else path / FOLDER
     saves = _numbered(inner)
     cut_off = _numbered(inner, OLD)  # a crash between the two moves of a save leaves this folder
+    defects = []
     for candidate in (*reversed(saves), *reversed(cut_off)):
         try:
             _verify(candidate)
-        except CheckpointError:
+        except CheckpointError as error:
+            defects.append(str(error))
             continue
+        if defects:
+            _warn_once(f"{defects[0]}; using {candidate} instead")
         return candidate
     # 3. Otherwise report the defect of the newest one.
     if saves:
-        _verify(saves[-1])
+        raise CheckpointError(f"{defects[0]}; no checkpoint of the run is intact")
     raise CheckpointError(f"{path}: no checkpoint there; name a run folder that has {FOLDER}/")
+
+
+@cache
+def _warn_once(message: str) -> None:  # the checkpoint of a run is looked up several times
+    _LOGGER.warning(message)
 
 
 def read_meta(path: str | Path) -> dict[str, Any]:

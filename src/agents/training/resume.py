@@ -116,6 +116,8 @@ def find(name: str, run_dir: str | None) -> Path | None:
         try:
             newest = checkpoint.find(run)
         except CheckpointError:
+            if run_dir is not None and any((run / checkpoint.FOLDER).glob("[0-9]*")):
+                raise  # all checkpoints are damaged, and the folder holds a run
             continue
         saves.append(((newest / checkpoint.MANIFEST).stat().st_mtime_ns, newest))
     return max(saves)[1] if saves else None

@@ -46,14 +46,22 @@ def test_what_was_saved_is_read(saved: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_the_newest_whole_one_is_found(saved: Path, tmp_path: Path) -> None:
+def test_the_newest_whole_one_is_found(saved: Path, tmp_path: Path, caplog) -> None:
     newer = checkpoint.save(tmp_path, 16, {"agent": {}}, META)
     assert checkpoint.find(tmp_path) == newer
     assert checkpoint.find(tmp_path / "checkpoints") == newer
+    assert not caplog.messages
     (newer / "tensors.pt").write_bytes(b"")
-    assert checkpoint.find(tmp_path) == saved
+    for _ in range(2):
+        assert checkpoint.find(tmp_path) == saved
+    (warning,) = caplog.messages  # nobody should believe that these are the newest weights
+    assert str(newer) in warning
+    assert str(saved) in warning
     with pytest.raises(CheckpointError, match=r"truncated or altered"):
         checkpoint.load(newer)
+    (saved / "tensors.pt").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"no checkpoint of the run is intact"):
+        checkpoint.find(tmp_path)
 
 
 class Malice:
