@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from provenance import provenance
 
 import agents
 import packing_env as pe
-from agents.training import runs
 from agents.training.evaluate import evaluate
 from packing_env.plan import save_plan
 
@@ -113,7 +113,7 @@ def main() -> None:
     torch.set_num_threads(1)
     content = json.loads(options.out.read_text()) if options.out.exists() else {}
     plans = content.setdefault(options.meshes.name if options.meshes else "shapes", {})
-    content |= {"versions": runs.versions(), "machine": runs.machine("cpu")}
+    content |= provenance()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.json"
         for rules in options.rules:

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from provenance import provenance
 
 import agents
 import packing_env as pe
-from agents.training import runs
 from agents.training.evaluate import evaluate
 from packing_env import extras
 from packing_env.plan import Packing, check_plan, save_plan, settle
@@ -197,14 +197,12 @@ def main() -> None:
     for packing in pack(options):
         piles.append(one(packing, manifold))
         print(len(piles), {k: v for k, v in piles[-1].items() if k != "exact_before"}, flush=True)
-    content = {
+    content = provenance() | {
         "policy": options.policy,
         "rule": options.rule,
         "meshes": options.meshes.name,
         "summary": summary(piles),
         "piles": piles,
-        "versions": runs.versions(),
-        "machine": runs.machine("cpu"),
     }
     options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(content["summary"], indent=1))

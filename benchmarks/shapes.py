@@ -16,6 +16,7 @@ those of `polycube`, `superquadric`, `box` and `extrusion`, which are metres.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
@@ -369,6 +370,7 @@ def solids() -> dict[str, Solid]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     made = solids()
     np.savez_compressed(
         shapes.FILE,

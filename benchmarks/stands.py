@@ -35,11 +35,12 @@ from typing import Any
 
 import torch
 from omegaconf import OmegaConf
+from provenance import provenance
 
 import agents
 import packing_env as pe
 from agents.search import Finalists
-from agents.training import checkpoint, resume, runs
+from agents.training import checkpoint, resume
 from agents.training.evaluate import Estimate, evaluate
 from packing_env.physics import PhysicsReport, read_settings, simulate
 from packing_env.plan import PlanError
@@ -186,7 +187,7 @@ def main() -> None:
     options = arguments()
     torch.set_num_threads(1)
     content = json.loads(options.out.read_text()) if options.out.exists() else {"cells": []}
-    content |= {"versions": runs.versions(), "machine": runs.machine("cpu")}
+    content |= provenance()
     done = {tuple(c["key"]) for c in content["cells"]}
     items = Path(options.meshes).name if options.meshes else "own"
     orders = ["sequential", *(["released"] if options.released else [])]

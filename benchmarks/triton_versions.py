@@ -8,6 +8,7 @@ that cannot be compiled has the key ``error``. `tests/kernels/test_triton_versio
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -51,6 +52,7 @@ def first_and_last(listed: Iterable[Variant]) -> Iterator[Variant]:
 
 def main() -> None:
     """Compile every kernel of the environment."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     listed = (triton_step.variants(), triton_heights.variants())
     for variant in chain(variants(LATTICES[-1:]), *map(first_and_last, listed)):
         print(json.dumps(row_of(variant) | {"version": triton.__version__}), flush=True)

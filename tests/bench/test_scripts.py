@@ -68,12 +68,20 @@ def run(name: str, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
-def test_every_script_can_be_imported(name: str) -> None:
+def test_every_script_explains_itself_before_it_does_anything(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--help`` of `convex_parts` emptied a file of the package."""
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     script = importlib.import_module(name)
     assert script.__doc__
-    assert hasattr(script, "main") or "__main__" not in (FOLDER / f"{name}.py").read_text()
+    if "__main__" not in (FOLDER / f"{name}.py").read_text():
+        return
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit) as stopped:
+        script.main()
+    assert not stopped.value.code
 
 
 def documented() -> list[tuple[str, str]]:
