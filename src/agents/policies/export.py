@@ -57,7 +57,10 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
         _torch_kernels(env.device),
     ):
         decision(inputs)  # fills caches now, because tensors of the export hold no values
-        return torch.export.export(decision, (inputs,), strict=False)
+        program = torch.export.export(decision, (inputs,), strict=False)
+        if any("autocast" in str(node.target) for node in program.graph.nodes):
+            program = program.run_decompositions({})  # torch cannot load some of these nodes
+        return program
 
 
 def check_onnx() -> None:
@@ -110,8 +113,6 @@ class _WideTypes(nn.Module):
 
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__()
-        if any("autocast" in str(node.target) for node in program.graph.nodes):
-            program = program.run_decompositions({})  # autocast becomes conversions
         self.inner = program.module()
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Any:
