@@ -18,6 +18,7 @@ from tests.planner.orders import GRID, box, checked, patiently
 import packing_env as pe
 from agents.cli.main import main
 from packing_env import planner
+from packing_env.items import MeshSource
 from packing_env.plan import BoxType, check_plan, load_boxes
 from packing_env.plan.loading.problem import LoadRules
 from packing_env.planner import Part, Plan
@@ -87,23 +88,26 @@ def write_box(path: Path, sides: Sequence[float], at: Sequence[float] = (0, 0, 0
     return path
 
 
-@pytest.mark.parametrize("suffix", ["stl", "obj"])
+@pytest.mark.parametrize("where", ["file.stl", "file.obj", "memory"])
 @pytest.mark.parametrize(
     "name", ["three crates", "as large as the container", "tenths", "four and a lid", "sixteenths"]
 )
-def test_mesh_files_of_boxes_are_packed_exactly(name: str, suffix: str, tmp_path: Path) -> None:
+def test_meshes_of_boxes_are_packed_exactly(name: str, where: str, tmp_path: Path) -> None:
     """The smaller container is chosen, and the plan refers to the file."""
     (first, *others), container, number = FITS[name]
     sides = [float(side) for side in first.sides or ()]
-    file = str(write_box(tmp_path / f"file.{suffix}", sides, (9.3, -700, 0)))
-    parts = [replace(first, file=file, sides=None), *others]
-    plan = pack(parts, [container, "3000x2000x1500mm"], tmp_path)
+    file = str(write_box(tmp_path / where.replace("memory", "a.stl"), sides, (9.3, -700, 0)))
+    part = replace(first, file=file, sides=None)
+    if where == "memory":
+        mesh = replace(part.load(), source=MeshSource())
+        part, file = replace(part, file="", mesh=mesh), f"mesh:{first.name}"
+    plan = pe.pack([part, *others], [container, "3000x2000x1500mm"], 0.3)
+    assert check_plan(planner.save(plan, tmp_path / "out", size=64)[0]).holds
     assert (plan.num_packed, plan.num_left) == (number, 0)
     (packing,) = plan.containers
     size = [float(side) for side in planner.read_containers(container)[0].size]
     assert packing.container == pytest.approx(size)
     assert {item.source for item in packing.items if item.name == first.name} == {file}
-    planner.save(plan, tmp_path / "out", size=64)
     packed = trimesh.load(tmp_path / "out" / "packed.stl")
     room = np.array([[0.0, 0.0, 0.0], size]) / UNITS[plan.unit]
     assert (packed.bounds[0] >= room[0] - 1e-3).all()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.mesh_files import tetrahedron
 from tests.plan_files import refused
 from tests.planner.orders import box, checked, patiently
 
@@ -298,7 +299,7 @@ def test_a_choice_that_cannot_be_made_is_refused(choose: str, named: str) -> Non
     with pytest.raises(ParameterError, match=named):
         pe.pack(some("cube", 1), ["20x20x20cm,name=S", LARGE], choose=choose)
     with pytest.raises(ParameterError, match="choose='balanced' applies only to orders of boxes"):
-        pe.pack(some("cube", 1).load(), "20x20x20cm", choose="balanced")
+        pe.pack(tetrahedron(), "20x20x20cm", choose="balanced")
 
 
 # ---------------------------------------------------------------------- what is packed first

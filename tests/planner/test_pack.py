@@ -4,6 +4,7 @@ import csv
 import json
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -14,16 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 import trimesh
-from tests.mesh_files import write_urdf
+from tests.mesh_files import tetrahedron, write_urdf
 from tests.planner.orders import BOTH, GRID, checked, on, patiently
 
 import packing_env as pe
 from agents.cli import main as cli
 from packing_env import planner
+from packing_env.items import CatalogueError
 from packing_env.items.shapes import SHAPES
 from packing_env.plan import check_plan
 from packing_env.plan.loading.loader import Loader
-from packing_env.planner import OrderError, Part, read_parts
+from packing_env.planner import OrderError, Part, Plan, read_parts
 from packing_env.planner.grid.search import OrderSearch
 from packing_env.render import save_glb
 
@@ -137,6 +139,25 @@ def test_errors_of_parts_name_the_part(wrong: dict[str, Any]) -> None:
 def test_what_is_no_part_is_refused(entry: Any) -> None:
     with pytest.raises(OrderError, match="is not a part"):
         pe.pack([entry], "100x100x100mm", 1.0)
+
+
+def test_a_mesh_of_another_library_is_refused_with_the_function_that_reads_it() -> None:
+    with pytest.raises(OrderError, match=r"mesh_from_arrays\(vertices, faces\)"):
+        pe.pack(trimesh.creation.box(), "100x100x100mm", 1.0)
+
+
+@pytest.mark.parametrize("run", [pe.pack, pe.nest])
+def test_meshes_in_memory_are_written_with_the_plan(
+    run: Callable[..., Plan], tmp_path: Path
+) -> None:
+    meshes = [tetrahedron(), tetrahedron().scaled(1.5), tetrahedron()]
+    files = planner.save(run(meshes, (0.1, 0.1, 0.1), 0.3), tmp_path / "a", size=64)
+    assert len(list((tmp_path / "a").glob("packed-mesh-*.ply"))) == len(meshes)
+    moved = (tmp_path / "a").rename(tmp_path / "b")
+    report = check_plan(moved / files[0].name)
+    assert (report.holds, report.items) == (True, len(meshes))
+    with pytest.raises(CatalogueError, match="files of an earlier plan"):
+        run(moved, (0.1, 0.1, 0.1), 0.1)
 
 
 def test_a_quantity_of_zero_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -27,7 +27,9 @@ _COMPANIONS = (".mtl", ".bin", ".png", ".jpg", ".jpeg", ".bmp", ".tga", ".webp")
 _SYSTEM = ("thumbs.db", "desktop.ini")
 """Files that Windows creates in folders."""
 POSITIONS = "positions.csv"
-OUTPUT = re.compile(r"plan(-\d+)?\.json|packed(-\d+)?\.stl|packed\.(png|html|glb)|load\.pdf")
+OUTPUT = re.compile(
+    r"plan(-\d+)?\.json|packed(-\d+)?\.stl|packed-mesh-\d+\.ply|packed\.(png|html|glb)|load\.pdf"
+)
 """Names of files that the planner writes; every plan also has :data:`POSITIONS`."""
 _ORDERS = (".csv", ".tsv", ".xlsx", ".yaml", ".yml", ".json")
 _REMEDIES = {

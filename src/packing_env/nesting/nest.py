@@ -297,7 +297,7 @@ class _Nester:
         return PlacedItem(
             order=order,
             name=part.label,
-            source="cuboid" if extent else origin.path or f"mesh:{source.mesh.name}",
+            source="cuboid" if extent else origin.path or f"mesh:{part.label}",
             unit=part.unit if extent else origin.unit,
             scale=origin.scale,
             extent=extent,
@@ -311,4 +311,5 @@ class _Nester:
             volume=source.volume,
             handling={**part.handling, **part.poses},
             leaves=step.way,
+            mesh=part.mesh,
         )

@@ -18,7 +18,7 @@ from packing_env.types import PackingParams
 
 if TYPE_CHECKING:
     from packing_env.envs import PackingEnv
-    from packing_env.items import Catalogue
+    from packing_env.items import Catalogue, Mesh
 
 
 DIRECTIONS = ("+x", "-x", "+y", "-y", "+z", "-z")
@@ -66,6 +66,8 @@ class PlacedItem:
         balanced: True if the item is settled and its centre of mass is above that hull.
         leaves: Geometry ``"solids"``: the direction, one of :data:`DIRECTIONS`, in which the item
             moves straight out once all later items are out; ``None`` if it has no such way.
+        mesh: Its solid in metres if it was given as a mesh in memory. JSON does not hold it;
+            :func:`packing_env.planner.save` writes it to a file if none holds it.
     """
 
     order: int
@@ -91,6 +93,7 @@ class PlacedItem:
     contacts: np.ndarray | None = field(default=None, repr=False)
     balanced: bool | None = None
     leaves: str | None = None
+    mesh: Mesh | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", plain_name(self.name))  # e.g. in a plan of another program

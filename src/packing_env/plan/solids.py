@@ -34,9 +34,11 @@ def solid_of(item: PlacedItem, plan: Path) -> Solid:
             )
         dx, dy, dz = (side * UNITS[item.unit] * item.scale for side in item.extent)
         return Solid.box((dx, dy, dz))
-    mesh = _embedded(item, plan) if item.source.startswith("shapes:") else _file(item, plan)
-    # A file may state its own unit, but the plan states the unit in which it was read.
-    factor = item.scale * UNITS[item.unit] / UNITS[mesh.source.unit]
+    factor, mesh = 1.0, item.mesh
+    if mesh is None:
+        mesh = _embedded(item, plan) if item.source.startswith("shapes:") else _file(item, plan)
+        # A file may state its own unit, but the plan states the unit in which it was read.
+        factor = item.scale * UNITS[item.unit] / UNITS[mesh.source.unit]
     vertices, faces, com = mesh.vertices.numpy(), mesh.faces.numpy(), mesh.com.numpy()
     return Solid(vertices * factor, faces, com=com * factor)
 
@@ -59,10 +61,12 @@ def _shape(name: str) -> Mesh:
 def _file(item: PlacedItem, plan: Path) -> Mesh:
     file = split_item(item.source)[0]
     if not file.is_file():
-        reason = "was made in memory" if item.source.startswith("mesh:") else "does not exist"
+        reason = "does not exist; put the mesh file in the folder of the plan"
+        if item.source.startswith("mesh:"):
+            reason = "was made in memory; write the mesh to a file and pack that file"
         raise PlanError(
             f"{plan}: item {item.order} ({item.name}) cannot be checked: its solid "
-            f"{item.source!r} {reason}; put the mesh file in the folder of the plan"
+            f"{item.source!r} {reason}"
         )
     try:
         return _load(Path(item.source).resolve(), file.stat().st_mtime_ns, item.unit)

@@ -7,11 +7,13 @@ import io
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from packing_env.files import spreadsheet_cell
+from packing_env.items import Mesh
 from packing_env.items.inputs import OUTPUT, POSITIONS
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import Packing, PlacedItem, quaternion, save_plan
@@ -31,7 +33,8 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) 
     The files are ``plan.json``, ``packed.stl``, ``positions.csv``, ``packed.png``, ``packed.html``
     and ``packed.glb``. Several containers give ``plan-1.json`` ... and ``packed-1.stl`` ...
     The files of an earlier plan are removed. Lengths in the CSV and STL files are in the plan's
-    unit. If a file cannot be made, no file is written and an earlier plan stays.
+    unit. Meshes made in memory are written to ``packed-mesh-1.ply``, ..., which the plan names. If
+    a file cannot be made, no file is written and an earlier plan stays.
 
     Args:
         plan: The plan; with no packed part only the CSV is written.
@@ -50,11 +53,45 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) 
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".plan-", dir=place) as drafts:
-        files = _write(plan, Path(drafts), size, pdf)
+        meshes, packings = _with_files(plan.containers, Path(drafts), place)
+        files = _write(replace(plan, containers=packings), Path(drafts), size, pdf) + meshes
         for old in place.iterdir():
             if OUTPUT.fullmatch(old.name):
                 old.unlink()
         return [file.replace(place / file.name) for file in files]
+
+
+def _with_files(
+    packings: Sequence[Packing], drafts: Path, place: Path
+) -> tuple[list[Path], tuple[Packing, ...]]:
+    """Write the meshes that no file holds; return the files and packings that name them."""
+    files: dict[int, Path] = {}
+    named = []
+    for packing in packings:
+        items = []
+        for item in packing.items:
+            if (mesh := item.mesh) is not None and not mesh.source.path:
+                if id(mesh) not in files:
+                    files[id(mesh)] = drafts / f"packed-mesh-{len(files) + 1}.ply"
+                    _write_ply(files[id(mesh)], mesh)
+                source = str(place / files[id(mesh)].name)
+                item = replace(item, source=source, unit="m", scale=1.0)
+            items.append(item)
+        named.append(replace(packing, items=tuple(items)))
+    return list(files.values()), tuple(named)
+
+
+def _write_ply(path: Path, mesh: Mesh) -> None:
+    """Write a mesh in metres, in double precision: reading it gives equal vertices."""
+    faces = np.zeros(len(mesh.faces), [("number", "u1"), ("corners", "<i4", 3)])
+    faces["number"], faces["corners"] = 3, mesh.faces
+    axes = "".join(f"property double {axis}\n" for axis in "xyz")
+    header = (
+        f"ply\nformat binary_little_endian 1.0\nelement vertex {len(mesh.vertices)}\n{axes}"
+        f"element face {len(faces)}\nproperty list uchar int vertex_indices\nend_header\n"
+    )
+    vertices = mesh.vertices.numpy().astype("<f8")
+    path.write_bytes(header.encode() + vertices.tobytes() + faces.tobytes())
 
 
 def _write(plan: Plan, place: Path, size: int, pdf: bool) -> list[Path]:

@@ -78,9 +78,8 @@ def pack(
 
     Orders of boxes are packed exactly, without a grid, if the stability is ``"none"``,
     ``com_hull``, ``com_hull_strict``, ``com_hull_10``, ``com_hull_20``, or ``"stands"``, which
-    means ``com_hull_20`` for boxes. A mesh file counts as a box if its solid is one, its sides are
-    whole multiples of 0.00025 mm, and no ``cell`` is given. All other orders are packed on
-    heightmaps.
+    means ``com_hull_20`` for boxes. A mesh counts as a box if its solid is one, its sides are whole
+    multiples of 0.00025 mm, and no ``cell`` is given. All other orders are packed on heightmaps.
 
     Boxes go into as few containers as the search finds. Among equal numbers, the cheapest or
     smallest containers win; ``choose`` sets another criterion. The search ends when no better
@@ -134,8 +133,8 @@ def pack(
     rule = LADDER[-1] if stability == STANDS else stability
     spacing = None if cell is None else read_length("cell", cell)
     exactly = is_exact(order, rule, cell=cell is not None)
-    files = [part for part in order if exactly and part.file]
-    log_warnings([part.label for part in files], [part.load().warnings for part in files])
+    solids = [part for part in order if exactly and part.sides is None]
+    log_warnings([part.label for part in solids], [part.load().warnings for part in solids])
     if exactly and cell is not None:
         _LOGGER.warning("cell has no effect: orders of boxes are packed exactly, without a grid")
     if not exactly and choose != FEWEST:
@@ -330,7 +329,7 @@ class _Packer:
         packing = read_state(state, poses.catalogue, poses.params)
         origins = [poses.origin(item.item_id) for item in packing.items]
         items = tuple(
-            replace(item, item_id=part, orientation=pose)
+            replace(item, item_id=part, orientation=pose, mesh=self.parts[part].mesh)
             for item, (part, pose) in zip(packing.items, origins, strict=True)
         )
         packing = replace(

@@ -32,9 +32,9 @@ RULES = ("none", *LADDER)
 """Stability rules that this planner supports for boxes."""
 _FINEST = Fraction(1, 1_000_000)
 """Metres to which lengths are rounded if no unit divides all of them."""
-_OF_FILES = _FINEST / 4
-"""Metres to which they are rounded if the order has mesh files, whose own sides are multiples of
-it. 1/32 inch is such a multiple."""
+_OF_MESHES = _FINEST / 4
+"""Metres to which they are rounded if the order has meshes, whose own sides are multiples of it, as
+1/32 inch is."""
 _MOST_UNITS = 2**29
 """Largest number of units along the longest side."""
 _LARGEST_FACTOR = 1e100
@@ -191,15 +191,15 @@ class Filled:
 def is_exact(parts: Sequence[Part], stability: str, *, cell: bool = False) -> bool:
     """Return whether all parts are boxes, and this planner supports the stability rule.
 
-    Mesh files of boxes count if no cell is given, and if no unit rounds their sides: a plan refers
-    to the solid of the file.
+    Meshes of boxes count if no cell is given, and if no unit rounds their sides: a plan refers to
+    the solid of the mesh.
     """
 
-    def is_exact_file(part: Part) -> bool:
-        may_be_exact = bool(part.file) and not cell and part.is_box
-        return may_be_exact and not any(side % _OF_FILES for side in part.exact_sides)
+    def is_exact_mesh(part: Part) -> bool:
+        may_be_exact = not cell and part.is_box
+        return may_be_exact and not any(side % _OF_MESHES for side in part.exact_sides)
 
-    return stability in RULES and all(part.sides or is_exact_file(part) for part in parts)
+    return stability in RULES and all(part.sides or is_exact_mesh(part) for part in parts)
 
 
 def read_boxes(
@@ -233,7 +233,7 @@ def read_boxes(
         shortest = min(side for size in sizes for side in size[:2])
         unit /= 2 * math.ceil(unit / (shortest / _BALANCE_STEPS))
     if longest / unit > _MOST_UNITS:
-        unit = _OF_FILES if any(part.file for part in parts) else _FINEST
+        unit = _FINEST if all(part.sides for part in parts) else _OF_MESHES
         _LOGGER.warning(
             "no unit divides all lengths: boxes are rounded up, and containers down, to %g mm",
             1e3 * unit,

@@ -64,19 +64,22 @@ def _at_the_corner(order: BoxOrder, box: LoadedBox) -> PlacedItem:
     """Return a turned box in the lower corner of its container."""
     part, rotation = order.parts[box.kind], _rotation(order, box)
     sides = [order.unit * length for length in order.lengths[box.kind]]
-    low, origin = np.zeros(3), MeshSource(unit=part.unit)
-    if part.sides is None:  # a file, whose origin may be anywhere
+    low, origin, source, extent = np.zeros(3), MeshSource(unit=part.unit), "cuboid", None
+    if part.sides is None:  # a mesh, whose origin may be anywhere
         mesh = part.load()
         low, origin = mesh.vertices.amin(0).numpy(), mesh.source
+        source = origin.path or f"mesh:{part.label}"
+    else:
+        a, b, c = (float(side / metres(part.unit)) for side in sides)
+        extent = a, b, c
     high = low + [float(side) for side in sides]
-    a, b, c = (float(side / metres(part.unit)) for side in sides)
     return PlacedItem(
         order=0,
         name=part.label,
-        source=origin.path or "cuboid",
+        source=source,
         unit=origin.unit,
         scale=origin.scale,
-        extent=None if origin.path else (a, b, c),
+        extent=extent,
         rotation=rotation,
         translation=-np.minimum(rotation @ low, rotation @ high),
         cell=(0, 0),
@@ -86,6 +89,7 @@ def _at_the_corner(order: BoxOrder, box: LoadedBox) -> PlacedItem:
         support_ratio=1.0,
         volume=float(math.prod(sides)),
         handling={**part.handling, **part.poses},
+        mesh=part.mesh,
     )
 
 

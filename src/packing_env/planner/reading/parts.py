@@ -231,7 +231,7 @@ def read_parts(
     units = _Unit(unit and read_unit("unit", unit), default, stated)
     if isinstance(parts, Mapping):
         read = [each.times(n) for p, n in parts.items() for each in _read(p, units)]
-    elif isinstance(parts, (str, Path, Part, Mesh)):
+    elif isinstance(parts, (str, Path, Part, Mesh)) or not isinstance(parts, Iterable):
         read = _with_counts([parts], units)
     else:
         read = _with_counts(parts, units)
@@ -316,7 +316,10 @@ def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
     elif isinstance(entry, Mesh):
         yield Part(mesh=entry)
     elif not isinstance(entry, (str, Path)):
-        raise OrderError(f"{entry!r} is not a part; write Part(sides=(4, 3, 2), unit='cm')")
+        raise OrderError(
+            f"{entry!r} is not a part; write Part(sides=(4, 3, 2), unit='cm'), or for a mesh in "
+            "memory packing_env.items.mesh_from_arrays(vertices, faces), in metres"
+        )
     elif split_sheet(entry)[0].suffix.lower() in ORDER_SUFFIXES:
         path, sheet = split_sheet(entry)
         yield from read_order(path, unit, sheet)
