@@ -5,6 +5,7 @@ import math
 import sys
 import time
 from contextlib import nullcontext
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_walls_and_keep_outs_stay_clear() -> None:
 
 def test_the_default_voxels_suit_the_boxes_and_are_no_larger_for_meshes() -> None:
     (kind,) = read_containers("380x284x380mm")
-    mesh, carton = cube(4), Part(sides=(50, 30, 20), unit="mm")
+    mesh, carton = cup(), Part(sides=(50, 30, 20), unit="mm")
     rod = Part(sides=(1201.3, 7, 7), unit="mm")  # does not fit, so it does not count
 
     def cell(*order: Part, yaw: float | None = None) -> float:
@@ -140,6 +141,8 @@ def test_the_default_voxels_suit_the_boxes_and_are_no_larger_for_meshes() -> Non
     assert cell(carton) == cell(carton, rod) == 0.01
     assert cell(mesh, carton) <= cell(mesh)
     assert cell(carton, yaw=45.0) <= cell(mesh)
+    odd = Part(mesh=box_mesh(0.0041234567, 0.0023456789, 0.0034567891))
+    assert cell(carton, odd) == cell(carton, mesh)
 
 
 @pytest.mark.parametrize(("side", "size"), [(5, "10x10x10cm"), (3, "12x9x6cm"), (7, "14x21x7cm")])
@@ -149,9 +152,32 @@ def test_the_default_voxels_divide_meshes_that_fit_exactly(side: int, size: str)
     assert voxels == pytest.approx(round(voxels), abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("sides", "size", "gap"),
+    [
+        ((100, 100, 100), "300x100x100mm", 0),
+        ((99, 99, 99), "301x101x101mm", 1),
+        ((40, 30.5, 20), "61x40x45mm", 0),
+        ((Fraction(31, 3), Fraction(20, 3), 5), "62/3x40/3x10mm", 0),
+        ((12.7, 25.4, 6.35), "2x4x1in", 0),
+    ],
+)
+def test_the_default_voxels_of_a_mesh_of_a_box_are_those_of_the_box(
+    sides: tuple[Any, Any, Any], size: str, gap: int
+) -> None:
+    (kind,) = read_containers(size)
+    stated = Part(sides=sides, unit="mm")
+    mesh = Part(mesh=box_mesh(*(float(side) / 1000 for side in sides), at=(-0.3, 0.7, 0.1)))
+    rules = Constraints(clearance=gap / 1000)
+    of_box, of_mesh = (default_cell([part], kind, rules, None, 1.0) for part in (stated, mesh))
+    assert of_box == of_mesh
+
+
 def test_the_default_voxels_are_larger_for_a_short_search_but_the_parts_still_fit() -> None:
     (kind,) = read_containers("81x81x29mm")
-    sheet = Part(mesh=box_mesh(0.081, 0.081, 0.0003))
+    thick = solid(CUP, "cup")
+    flat = thick.vertices.numpy() * [1.35, 1.35, 0.005]
+    sheet = Part(mesh=mesh_from_arrays(flat, thick.faces))
     short, long = (default_cell([sheet], kind, Constraints(), None, s) for s in (2.0, 60.0))
     assert short > 2.0 * long
     for cell in (short, long):

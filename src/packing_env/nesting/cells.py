@@ -7,6 +7,7 @@ import logging
 import math
 import operator
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -39,43 +40,51 @@ def default_cell(
 
     Boxes that are only turned by 90 degrees need no smaller voxels than those that divide their
     sides. For other parts there are about `VOXELS` voxels, which then divide the sides of the
-    boxes, or suit those of the container and the parts.
+    boxes, or suit those of the container and the parts. Boxes with stated sides come first; meshes
+    of boxes may have any sides.
     """
     # 1. The lengths that the voxels should divide, for the boxes that fit.
     gap, walls = exact(rules.clearance or 0), exact(rules.walls)
     inner = [side - 2 * walls + gap for side in kind.size]
-    sides = [[side + gap for side in part.exact_sides] for part in order if part.sides]
-    fitting = [each for each in sides if all(map(operator.le, sorted(each), sorted(inner)))]
-    lengths = [[float(side + gap) for side in part.exact_sides] for part in order]
+    sides = [[side + gap for side in part.exact_sides] for part in order]
+    fits = [all(map(operator.le, sorted(each), sorted(inner))) for each in sides]
+    stated = [fit and part.sides is not None for part, fit in zip(order, fits, strict=True)]
     quantities = np.array([part.quantity for part in order])
-    share = 1.0 if fitting else min(1.0, seconds / SECONDS)
+    share = 1.0 if any(stated) else min(1.0, seconds / SECONDS)
     voxels = max(VOXELS * share, LEAST_VOXELS)
-    free = _free_cell(np.array(inner, float), np.array(lengths), quantities, voxels)
-    if not fitting:
-        return free
-    boxes = list(itertools.chain(*fitting))
+    free = _free_cell(np.array(inner, float), np.array(sides, float), quantities, voxels)
+    is_box = [part.is_box for part in order]
+    volume, common, edges = math.prod(inner), Fraction(0), list[Fraction]()
     for box in rules.preplaced:
         low = [exact(place) - walls for place in box[:3]]
-        boxes += low + [one + exact(side) + gap for one, side in zip(low, box[3:], strict=True)]
-    # 2. Boxes alone: the largest voxels.
-    volume, common = math.prod(inner), common_unit(boxes)
-    most = VOXELS / _RANGE[0] ** 3
-    if len(sides) == len(order) and yaw is None and volume <= most * common**3:
-        return float(common)
-    # 3. Other parts, too: voxels that divide the lengths, but never larger ones than without boxes.
-    folds = [
-        (side, int((most * float(side**3 / volume)) ** (1 / 3)))
-        for side in (common_unit([*boxes, *inner]), common)
-    ]
-    divided = min((float(side / fold) for side, fold in folds if fold), default=math.inf)
-    if divided <= free:
-        return divided
+        edges += low + [one + exact(side) + gap for one, side in zip(low, box[3:], strict=True)]
+    boxes = [fit and box for fit, box in zip(fits, is_box, strict=True)]
+    for chosen in (boxes, stated):
+        if not any(chosen):
+            return free
+        lengths = [*edges, *itertools.chain(*itertools.compress(sides, chosen))]
+        common = common_unit(lengths)
+        # 2. Boxes alone: the largest voxels.
+        if chosen is boxes and all(is_box) and yaw is None and volume <= _most(VOXELS) * common**3:
+            return float(common)
+        # 3. Other parts, too: voxels that divide the lengths, but no larger ones than without them.
+        folds = [
+            (side, int((_most(voxels) * float(side**3 / volume)) ** (1 / 3)))
+            for side in (common_unit([*lengths, *inner]), common)
+        ]
+        divided = min((float(side / fold) for side, fold in folds if fold), default=math.inf)
+        if divided <= free:
+            return divided
     remedy = ""
     if volume <= MAX_VOXELS * common**3:
         cell = f"--cell {1e3 * float(common):.6g}mm"
         remedy = f"; {cell} divides them, but the search then takes more time"
     _LOGGER.warning("sides of boxes are rounded up to whole voxels%s", remedy)
     return free
+
+
+def _most(voxels: float) -> float:
+    return voxels / _RANGE[0] ** 3
 
 
 def _free_cell(inner: Array, parts: Array, quantities: Array, voxels: float) -> float:

@@ -173,7 +173,7 @@ def _level(
             raise ParameterError(
                 f"cell={side:g} m: the parts fit into the container, but not into its "
                 f"{' x '.join(map(str, level.container))} whole voxels; give a smaller cell that "
-                "divides the sides of container and parts"
+                "divides the sides of container and parts, or use packing pack: boxes need no cells"
             )
 
         def reason(number: int) -> str:

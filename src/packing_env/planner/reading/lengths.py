@@ -37,6 +37,8 @@ _MOST_DIGITS = 300
 _LARGEST_DENOMINATOR, _ROUNDING = 10**6, 3e-16
 """The simple fraction that a float rounds: its largest denominator, and the relative error. A third
 of an inch is 127/15000 m."""
+_MOST_MEASURED = 10**5
+"""Largest denominator of the simple fraction that the length of a mesh rounds."""
 _VULGAR = {
     "½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3",
     "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
@@ -346,6 +348,12 @@ def read_length(name: str, length: Any) -> float:
         ParameterError: The value is neither, or it is not positive.
     """
     return check_number(name, float(exact_length(name, length)), above=0.0)
+
+
+def measured(length: float) -> Fraction:
+    """Return a length of a mesh, metres, without rounding errors: as of a third, or a decimal."""
+    simple = Fraction(length).limit_denominator(_MOST_MEASURED)
+    return simple if abs(simple - length) < 5e-13 else exact(round(length, 12))
 
 
 def common_unit(lengths: Iterable[Fraction]) -> Fraction:

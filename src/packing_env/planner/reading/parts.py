@@ -23,7 +23,7 @@ from packing_env.items.meshes.primitives import box
 from packing_env.items.meshes.surface import named
 from packing_env.names import close_names
 from packing_env.planner.reading.columns import WEIGHTS, check_matched, stated_columns
-from packing_env.planner.reading.lengths import exact, metres
+from packing_env.planner.reading.lengths import exact, measured, metres
 from packing_env.planner.reading.orders import (
     ORDER,
     ORDER_SUFFIXES,
@@ -148,7 +148,7 @@ class Part:
     def exact_sides(self) -> tuple[Fraction, Fraction, Fraction]:
         """The sides of its bounding box in metres; those of a mesh are rounded to 1e-12 m."""
         if self.sides is None:
-            dx, dy, dz = (exact(round(side, 12)) for side in self.load().extents.tolist())
+            dx, dy, dz = map(measured, self.load().extents.tolist())
         else:
             dx, dy, dz = (exact(side) * metres(self.unit) for side in self.sides)
         return dx, dy, dz
