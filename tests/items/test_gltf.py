@@ -1,5 +1,6 @@
 """Tests of GLB: axes, nodes, instances, accessors, extensions."""
 
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,22 @@ def instances(required: bool, **columns: tuple[int, str, bytes]) -> tuple[dict[s
     used = {"extensionsUsed": [INSTANCING]}
     used |= {"extensionsRequired": [INSTANCING]} if required else {}
     return {**glb[0], "nodes": [{**node, "translation": [0, 1, 0]}], **used}, glb[1]
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_hidden_nodes_are_left_out_with_all_below_them(tmp_path: Path, required: bool) -> None:
+    hidden = {"extensions": {"KHR_node_visibility": {"visible": False}}}
+    shown = {"extensions": {"KHR_node_visibility": {"visible": True}}, "mesh": 0}
+    used = {"extensionsRequired": ["KHR_node_visibility"]} if required else {}
+    nodes = [{"mesh": 0}, {"children": [2], **hidden}, {**shown, "name": "spare"}]
+    scenes = [{"nodes": [0, 1]}]
+    path = write_glb(tmp_path / "a.glb", SIDES, nodes=nodes, scenes=scenes, **used)
+    mesh = load_mesh(path)
+    assert mesh.volume == pytest.approx(math.prod(SIDES))
+    assert any("'spare' is hidden" in text for text in mesh.warnings)
+    write_glb(path, SIDES, nodes=nodes, scenes=[{"nodes": [1]}], **used)
+    with pytest.raises(MeshError, match="'spare' is hidden"):
+        load_mesh(path)
 
 
 @pytest.mark.parametrize("required", [False, True])

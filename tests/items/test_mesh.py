@@ -491,7 +491,9 @@ def test_urdf_tree_is_merged_at_zero(tmp_path, reference):
         (URDF.replace('parent link="base"', 'parent link="tip"'), "loop"),
         (URDF.replace("cylinder", "capsule"), "capsule"),
         (XACRO.replace("<link", "<xacro:wheel/><link", 2), "xacro r.urdf"),
-        (XACRO.replace("1 1 1", "1 1 ${w}"), "xacro r.urdf"),
+        (XACRO.replace("1 1 1", "1 1 ${w}"), r"has the macro \${w}; expand it first: xacro r.urdf"),
+        (URDF.replace('radius="0.05"', 'radius="$(arg r)"'), r"\$\(arg r\).*xacro r.urdf r:=VALUE"),
+        (URDF.replace("{mesh}", "$(find robot)/a.stl"), r"has the macro \$\(find robot\)"),
         (URDF.replace('radius="0.05"', 'radius="x"'), "radius=...>: expected 1 finite"),
     ],
 )
@@ -504,7 +506,7 @@ def test_broken_urdf_trees_are_named(tmp_path, text, message):
 
 
 DAE = """<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="1.4.1"><asset>{unit}
-<up_axis>Z_UP</up_axis></asset><library_geometries><geometry id="g"><mesh><source id="p">
+<up_axis>{up}</up_axis></asset><library_geometries><geometry id="g"><mesh><source id="p">
 <float_array id="pa" count="12">0 0 0 1 0 0 0 1 0 0 0 1</float_array><technique_common>
 <accessor source="#pa" count="4" stride="3"><param name="X" type="float"/>
 <param name="Y" type="float"/><param name="Z" type="float"/></accessor></technique_common></source>
@@ -518,11 +520,23 @@ DAE = """<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="
 @pytest.mark.parametrize(
     ("unit", "side"), [("", 1.0), ('<unit name="centimeter" meter="0.01"/>', 0.01)]
 )
-def test_collada_files_of_a_urdf_tree_keep_their_unit(tmp_path, unit, side):
+@pytest.mark.parametrize("up", ["Z_UP", "Y_UP"])
+def test_collada_files_of_a_urdf_tree_keep_their_unit_and_axes(tmp_path, unit, side, up):
     pytest.importorskip("collada")
-    (tmp_path / "tip.dae").write_text(DAE.format(unit=unit))
-    path = write_urdf(tmp_path / "r.urdf", '<mesh filename="tip.dae" scale="1 1 2"/>')
-    assert load_mesh(path).extents.tolist() == pytest.approx([side, side, 2 * side])
+    (tmp_path / "tip.dae").write_text(DAE.format(unit=unit, up=up))
+    mesh = load_mesh(write_urdf(tmp_path / "r.urdf", '<mesh filename="tip.dae" scale="1 1 2"/>'))
+    assert mesh.extents.tolist() == pytest.approx([side, side, 2 * side])
+    assert any("tip.dae: up_axis Y_UP" in text for text in mesh.warnings) == (up == "Y_UP")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [("4OFF", "4OFF has points"), ("COFF BINARY", "binary OFF"), ("nOFF", "nOFF has points")],
+)
+def test_other_kinds_of_off_are_refused_by_name(header, message, tmp_path):
+    (tmp_path / "a.off").write_text(f"{header}\n4 1 0\n")
+    with pytest.raises(MeshError, match=message):
+        load_mesh(tmp_path / "a.off")
 
 
 @pytest.mark.parametrize(("header", "more"), [("NOFF", "0 0 1"), ("STCNOFF", "0 0 1 1 1 0 0 1")])

@@ -21,8 +21,10 @@ CHUNK = 2**20
 """Number of bytes of XML that are parsed at once."""
 END = "/"
 """Name that :func:`elements` yields where an element ends."""
+WITH_TEXT = ("metadata", "up_axis")
+"""Elements whose text is read."""
 TEXT = " text"
-"""Key of the text of a `metadata` element among its attributes."""
+"""Key of this text among their attributes."""
 
 
 def check_bytes(what: str, size: int, at_most: int = files.MAX_BYTES) -> None:
@@ -102,10 +104,14 @@ class Parts:
         check_size(*total[""])
 
 
-def check_dae(data: bytes) -> float:
-    """Return a COLLADA file's unit in metres; raise `MeshError` if it exceeds the limits."""
+def check_dae(data: bytes) -> tuple[float, str]:
+    """Return the unit of a COLLADA file in metres, and its axis that is up, or "".
+
+    Raises:
+        MeshError: The file exceeds the limits, or is damaged.
+    """
     parts, above, num_nodes = Parts(), [""], 0  # above: the part to which each open element belongs
-    metres: list[float] = []
+    stated: dict[str, str] = {}
     try:
         for tag, attributes in elements(data, ends=True):
             here = above[-1]
@@ -123,15 +129,16 @@ def check_dae(data: bytes) -> float:
                 here = parts.made_of[here][-1]
             elif tag == "library_nodes":
                 here = " library"
-            elif tag == "unit":
-                metres.append(float(attributes.get("meter", "1")))
+            elif tag in ("unit", "up_axis"):
+                stated.setdefault(tag, attributes.get("meter", attributes.get(TEXT, "")).strip())
             elif tag in ("instance_node", "instance_geometry"):
                 parts.made_of[here].append(attributes.get("url", ""))
             above.append(here)
+        metres = float(stated.get("unit") or 1)
     except (expat.ExpatError, LookupError, ValueError) as error:
         raise MeshError(f"not a COLLADA file ({error}); repair the file") from error
     parts.check()
-    return metres[0] if metres else 1.0
+    return metres, stated.get("up_axis", "")
 
 
 def elements(
@@ -162,7 +169,7 @@ def elements(
             split = [(*key.rpartition(" "), value) for key, value in attributes.items()]
             attributes = {key: value for space, _, key, value in split if is_read(space)}
         parsed.append((tag, attributes))
-        parser.CharacterDataHandler = add_text if tag == "metadata" else None
+        parser.CharacterDataHandler = add_text if tag in WITH_TEXT else None
 
     def add_text(text: str) -> None:
         attributes = parsed[-1][1]

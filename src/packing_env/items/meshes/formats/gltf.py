@@ -31,7 +31,8 @@ from packing_env.items.meshes.surface import (
 
 Z_UP = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], np.float64)
 INSTANCING = "EXT_mesh_gpu_instancing"
-READ_EXTENSIONS = (INSTANCING, "KHR_mesh_quantization")
+VISIBILITY = "KHR_node_visibility"
+READ_EXTENSIONS = (INSTANCING, VISIBILITY, "KHR_mesh_quantization")
 SAME_SHAPE = ("KHR_materials_", "KHR_texture_", "KHR_lights_", "KHR_xmp", "EXT_texture_")
 """Prefixes of the names of extensions that do not change shapes."""
 KINDS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
@@ -123,17 +124,26 @@ class _Document:
         return replace(whole, warnings=self.warnings)
 
     def _placed_nodes(self) -> list[tuple[Mapping[str, Any], Matrix]]:
-        placed = []
-        waiting = [(root, Z_UP) for root in reversed(self._roots())]
+        placed, hidden = [], list[str]()
+        waiting = [(root, Z_UP, True) for root in reversed(self._roots())]
         while waiting:
-            index, above = waiting.pop()
+            index, above, seen = waiting.pop()
             node = self._entry("nodes", index)
             if index in self.poses:
                 raise damaged(f"node {index} has several parents")
             matrix = self.poses[index] = above @ _pose(node)
-            if "mesh" in node:
+            stated = node.get("extensions", {}).get(VISIBILITY, {})
+            seen = seen and stated.get("visible", True)
+            if "mesh" in node and seen:
                 placed.append((node, matrix))
-            waiting += [(child, matrix) for child in reversed(node.get("children", ()))]
+            elif "mesh" in node:
+                name = node.get("name", index)
+                hidden.append(f"node {name!r:.60} is hidden ({VISIBILITY}): left out")
+            below = reversed(node.get("children", ()))
+            waiting += [(child, matrix, seen) for child in below]
+        if hidden and not placed:
+            raise MeshError(f"shows no mesh ({'; '.join(hidden)}); export it with a visible node")
+        self.warnings += tuple(hidden)
         return placed
 
     def _roots(self) -> list[int]:

@@ -49,7 +49,7 @@ FACES = ("f", "fo")
 """Words of OBJ for faces; the second one is obsolete."""
 NOT_READ = ("surf", "bsp", "bzp", "cdp", "call", "csh")
 """Words of OBJ for free-form surfaces and for other files."""
-OFF_HEADER = re.compile("(ST)?C?N?OFF")
+OFF_HEADER = re.compile("(?i:ST)?[Cc]?N?(4?n?)(?i:OFF)")
 
 
 def _without_mark(data: bytes) -> bytes:
@@ -209,9 +209,14 @@ def _obj_index(number: int, word: str, num_vertices: int) -> int:
 
 def _read_off(data: bytes) -> Surface:
     """Read OFF text; texture coordinates, colours and normals of vertices are ignored."""
+    if b"BINARY" in data.partition(b"\n")[0].split()[:2]:
+        raise MeshError("binary OFF is not read; export it as text, or as binary PLY")
     lines = list(_numbered_lines(_text(data, "OFF")))
-    if not lines or not OFF_HEADER.fullmatch(lines[0][1][0].upper()):
+    header = OFF_HEADER.fullmatch(lines[0][1][0]) if lines else None
+    if header is None:
         raise MeshError("does not begin with OFF; check the file's suffix")
+    if header[1]:
+        raise MeshError(f"{header[0]} has points of 4 or n coordinates; export it as OFF, with 3")
     (number, (_, *words)), *body = lines
     if not words and body:
         (number, words), body = body[0], body[1:]
@@ -244,7 +249,10 @@ def _read_ply(data: bytes) -> Surface:
 
 
 def _read_dae(data: bytes) -> Surface:
-    """Read COLLADA: all meshes of the scene, in their poses, in metres."""
+    """Read COLLADA: all meshes of the scene, in their poses and axes, in metres.
+
+    Its `up_axis` is not applied: RViz and Gazebo, for which URDF trees are made, ignore it.
+    """
     try:
         with files.finished_first():  # an import inside trimesh would ignore the interrupt
             trimesh = import_module("trimesh")
@@ -252,7 +260,7 @@ def _read_dae(data: bytes) -> Surface:
         raise MeshError(
             "reading COLLADA files needs trimesh: pip install packing-env[mesh]"
         ) from error
-    metres = limits.check_dae(data)
+    metres, up = limits.check_dae(data)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -265,7 +273,9 @@ def _read_dae(data: bytes) -> Surface:
     double = np.asarray(mesh.vertices, dtype=np.float64).reshape(-1, 3)
     single = double.astype(np.float32)
     exact = (single.astype(np.float64) == double).all()
-    return surface(single if exact else double, mesh.faces).moved(np.diag([metres] * 3 + [1.0]))
+    whole = surface(single if exact else double, mesh.faces).moved(np.diag([metres] * 3 + [1.0]))
+    warning = f"up_axis {up} is not applied, as in RViz: axes are those of the file"
+    return replace(whole, warnings=(warning,) * (up in ("X_UP", "Y_UP")))
 
 
 Reader = Callable[[bytes], Surface]

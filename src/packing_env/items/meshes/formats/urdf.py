@@ -5,6 +5,7 @@ Units are metres and radians, frames as in the URDF specification (wiki.ros.org/
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -23,6 +24,10 @@ CIRCLE_STEPS = 64
 DEFINITIONS = ("xacro}property", "xacro}arg", "xacro}macro")
 """Ends of the names of elements that xacro leaves out of its output."""
 
+MACRO = re.compile(r"\$(?:\{[^{}]*\}|\([^()]*\))")
+"""What xacro replaces in attributes: `${expression}`, `$(arg NAME)`, `$(find PACKAGE)`."""
+ARGUMENT = re.compile(r"\$\(arg ([^()\s]+)\)")
+
 
 def read_tree(path: Path, data: bytes) -> Surface:
     """Read all geometry of a URDF file in the frame of its root link, one part per geometry.
@@ -35,8 +40,10 @@ def read_tree(path: Path, data: bytes) -> Surface:
         robot = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
         raise MeshError(f"not valid XML ({error}); repair the file") from error
-    if _has_macros(robot):
-        raise MeshError(f"has macros; expand them first: xacro {path.name} > expanded.urdf")
+    if macro := _first_macro(robot):
+        values = "".join(f" {name}:=VALUE" for name in ARGUMENT.findall(macro))
+        command = f"xacro {path.name}{values} > expanded.urdf"
+        raise MeshError(f"has the macro {macro}; expand it first: {command}")
     # 1. Check the number of parts and the bytes of their files before any is read.
     limits.check_parts(sum(len(_elements(link)) for link in robot.findall("link")))
     referenced = sum(file.stat().st_size for file in _references(path, robot))
@@ -56,8 +63,8 @@ def read_tree(path: Path, data: bytes) -> Surface:
     return merged(pieces, "m")
 
 
-def _has_macros(robot: ElementTree.Element) -> bool:
-    """Return whether xacro would change a tree; its definitions, which change nothing, go."""
+def _first_macro(robot: ElementTree.Element) -> str:
+    """Return what xacro would replace in a tree, or ""; definitions, which it removes, go."""
     defined = [
         (above, child)
         for above in robot.iter()
@@ -66,10 +73,12 @@ def _has_macros(robot: ElementTree.Element) -> bool:
     ]
     for above, child in defined:
         above.remove(child)
-    return any(
-        "xacro}" in element.tag or (defined and "${" in "".join(element.attrib.values()))
-        for element in robot.iter()
-    )
+    for element in robot.iter():
+        if "xacro}" in element.tag:
+            return f"xacro:{element.tag.partition('}')[2]}"
+        if macro := MACRO.search(" ".join(element.attrib.values())):
+            return macro[0]
+    return ""
 
 
 def referenced_files(path: Path) -> set[Path]:
@@ -199,6 +208,7 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
             "or correct the path"
         )
     piece = readers.read(file, readers.PART_READERS)
+    piece = replace(piece, warnings=tuple(f"{file.name}: {text}" for text in piece.warnings))
     scale = np.array(_numbers(shape, "scale", 3, "1 1 1"))
     metres = UNITS[piece.unit or "m"]
     return piece.moved(np.diag([*(metres * scale), 1.0]))
