@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.mesh_files import box_mesh, write_stl
+from tests.mesh_files import box_mesh, tetrahedron, write_stl
 from tests.planner.orders import patiently
 
 pytest.importorskip("numba")
@@ -89,6 +89,13 @@ def test_a_cube_goes_into_a_cup() -> None:
     assert all(item.leaves for item in plan.containers[0].items)
 
 
+@pytest.mark.parametrize("gap", [0.0, 0.004])
+def test_parts_with_faces_along_the_axes_need_no_cell(gap: float) -> None:
+    inner = Part(mesh=box_mesh(*[0.04 - 2 * gap] * 3, name="cube4"))
+    plan = pe.nest([cup(), inner], (0.06 + 2 * gap,) * 3, 0.5, clearance=gap)
+    assert packed(plan) == ["cube4", "cup"]
+
+
 def test_a_part_that_could_not_leave_is_left_out_unless_allowed() -> None:
     shell = np.ones((6, 6, 6), bool)
     shell[1:5, 1:5, 1:5] = False
@@ -132,7 +139,7 @@ def test_walls_and_keep_outs_stay_clear() -> None:
 
 def test_the_default_voxels_suit_the_boxes_and_are_no_larger_for_meshes() -> None:
     (kind,) = read_containers("380x284x380mm")
-    mesh, carton = cup(), Part(sides=(50, 30, 20), unit="mm")
+    mesh, carton = Part(mesh=tetrahedron()), Part(sides=(50, 30, 20), unit="mm")
     rod = Part(sides=(1201.3, 7, 7), unit="mm")  # does not fit, so it does not count
 
     def cell(*order: Part, yaw: float | None = None) -> float:
@@ -175,9 +182,9 @@ def test_the_default_voxels_of_a_mesh_of_a_box_are_those_of_the_box(
 
 def test_the_default_voxels_are_larger_for_a_short_search_but_the_parts_still_fit() -> None:
     (kind,) = read_containers("81x81x29mm")
-    thick = solid(CUP, "cup")
-    flat = thick.vertices.numpy() * [1.35, 1.35, 0.005]
-    sheet = Part(mesh=mesh_from_arrays(flat, thick.faces))
+    solid = tetrahedron()
+    flat = solid.vertices.numpy() * [0.081 / 0.05, 0.081 / 0.03, 0.0003 / 0.04]
+    sheet = Part(mesh=mesh_from_arrays(flat, solid.faces))
     short, long = (default_cell([sheet], kind, Constraints(), None, s) for s in (2.0, 60.0))
     assert short > 2.0 * long
     for cell in (short, long):

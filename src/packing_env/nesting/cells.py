@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+import torch
 
 from packing_env.constraints import Constraints
-from packing_env.nesting.levels import Array
+from packing_env.nesting.levels import EXACT, Array
 from packing_env.planner.reading.containers import ContainerType
-from packing_env.planner.reading.lengths import common_unit, exact
+from packing_env.planner.reading.lengths import common_unit, exact, measured
 from packing_env.planner.reading.parts import Part
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -38,34 +39,36 @@ def default_cell(
 ) -> float:
     """Return the side of the voxels, in metres.
 
-    Boxes that are only turned by 90 degrees need no smaller voxels than those that divide their
-    sides. For other parts there are about `VOXELS` voxels, which then divide the sides of the
-    boxes, or suit those of the container and the parts. Boxes with stated sides come first; meshes
-    of boxes may have any sides.
+    Boxes, and other parts with faces along the axes alone, need no smaller voxels than those that
+    divide their lengths if they are only turned by 90 degrees. For other parts there are about
+    `VOXELS` voxels, which then divide these lengths, or suit the sides of the container and the
+    parts. Boxes come first, and of these the ones with stated sides, since meshes may have any
+    lengths.
     """
-    # 1. The lengths that the voxels should divide, for the boxes that fit.
+    # 1. The lengths that the voxels should divide, for the parts that fit.
     gap, walls = exact(rules.clearance or 0), exact(rules.walls)
     inner = [side - 2 * walls + gap for side in kind.size]
     sides = [[side + gap for side in part.exact_sides] for part in order]
     fits = [all(map(operator.le, sorted(each), sorted(inner))) for each in sides]
+    faces = [_faces(part, gap) for part in order]
     stated = [fit and part.sides is not None for part, fit in zip(order, fits, strict=True)]
+    boxes = [fit and part.is_box for part, fit in zip(order, fits, strict=True)]
+    square = [fit and bool(face) for face, fit in zip(faces, fits, strict=True)]
     quantities = np.array([part.quantity for part in order])
     share = 1.0 if any(stated) else min(1.0, seconds / SECONDS)
     voxels = max(VOXELS * share, LEAST_VOXELS)
     free = _free_cell(np.array(inner, float), np.array(sides, float), quantities, voxels)
-    is_box = [part.is_box for part in order]
     volume, common, edges = math.prod(inner), Fraction(0), list[Fraction]()
     for box in rules.preplaced:
         low = [exact(place) - walls for place in box[:3]]
         edges += low + [one + exact(side) + gap for one, side in zip(low, box[3:], strict=True)]
-    boxes = [fit and box for fit, box in zip(fits, is_box, strict=True)]
-    for chosen in (boxes, stated):
-        if not any(chosen):
-            return free
-        lengths = [*edges, *itertools.chain(*itertools.compress(sides, chosen))]
+    for chosen in filter(any, (square, boxes, stated)):
+        lengths = [*edges, *itertools.chain(*itertools.compress(faces, chosen))]
         common = common_unit(lengths)
-        # 2. Boxes alone: the largest voxels.
-        if chosen is boxes and all(is_box) and yaw is None and volume <= _most(VOXELS) * common**3:
+        # 2. Such parts alone: the largest voxels.
+        alone = chosen is square and all(faces) and yaw is None
+        most = _most(VOXELS if all(part.is_box for part in order) else voxels)
+        if alone and volume <= most * common**3:
             return float(common)
         # 3. Other parts, too: voxels that divide the lengths, but no larger ones than without them.
         folds = [
@@ -75,12 +78,32 @@ def default_cell(
         divided = min((float(side / fold) for side, fold in folds if fold), default=math.inf)
         if divided <= free:
             return divided
+    if not any(boxes):
+        return free
     remedy = ""
     if volume <= MAX_VOXELS * common**3:
         cell = f"--cell {1e3 * float(common):.6g}mm"
         remedy = f"; {cell} divides them, but the search then takes more time"
     _LOGGER.warning("sides of boxes are rounded up to whole voxels%s", remedy)
     return free
+
+
+def _faces(part: Part, gap: Fraction) -> list[Fraction]:
+    """Return how far each face of a part is from its lower corner; none unless all are upright.
+
+    Both are moved outwards by half the gap: what looks towards the corner moves along with it.
+    """
+    if part.sides is not None:
+        return [side + gap for side in part.exact_sides]
+    mesh = part.load()
+    corners = (mesh.vertices - mesh.vertices.amin(0))[mesh.faces]
+    is_flat = corners.amax(1) - corners.amin(1) < EXACT
+    if not bool(is_flat.any(1).all()):
+        return []
+    a, b, c = corners.unbind(1)
+    normal = torch.linalg.cross(b - a, c - a)
+    ahead, back = (a[is_flat & (sign * normal > 0)].unique().tolist() for sign in (1, -1))
+    return [*{measured(place) + gap for place in ahead}, *{measured(place) for place in back}]
 
 
 def _most(voxels: float) -> float:

@@ -70,10 +70,10 @@ def nest(
         seconds: Time of the search. Reading, voxels and compiling (once) take additional time.
         unit: Unit of files and boxes that state none, as for :func:`packing_env.pack`.
         cell: Side of a voxel, ``"2mm"`` or metres. By default, it makes about 16 million voxels in
-            the container, or fewer if ``seconds`` is less than 30; if the order has only boxes, it
-            divides their sides. Smaller voxels nest more tightly and take more time. Up to one cell
-            of the container is lost along each axis on which its side is not a whole number of
-            cells.
+            the container, or fewer if ``seconds`` is less than 30; if all faces of all parts are
+            parallel to the axes, as those of boxes are, it divides their lengths. Smaller voxels
+            nest more tightly and take more time. Up to one cell of the container is lost along each
+            axis on which its side is not a whole number of cells.
         containers: How many containers may be used; by default the number that the container
             states, or 1.
         yaw: Degrees. By default, only turns by 90 degrees about the axes are tried. With ``yaw``,
