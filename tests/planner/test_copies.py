@@ -192,7 +192,8 @@ def test_a_plate_offers_the_items_of_its_build(tmp_path: Path) -> None:
     ]
     extents = [(part.load().extents * 1e3).round().tolist() for part in parts]
     assert extents == [[60, 20, 10], [20, 60, 10], [40, 30, 20]]
-    assert [part.quantity for part in read_parts([f"{plate}#4", "x3"])] == [3]
+    alone = read_parts([f"{plate}#4", "x3", f"{plate}#2"])
+    assert [(part.name, part.quantity) for part in alone] == [("bracket", 3), ("plate#2", 1)]
     plan = checked(pe.pack(str(plate), "120x120x60mm", 1e-6), tmp_path)
     assert counts(plan) == {"plate#1": 2, "plate#3": 1, "bracket": 1}
     with pytest.raises(pe.items.MeshError, match=r"4 solid items, not 5"):

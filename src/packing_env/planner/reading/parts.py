@@ -256,12 +256,13 @@ def read_parts(
 
 
 def with_names(order: Sequence[Part]) -> list[Part]:
-    """Return parts with different names; equal names get numbers."""
-    names = numbered(_names(order))
+    """Return parts with different names: folders before equal stems of files, or numbers."""
+    of_files = iter(item_names([Path(part.file) for part in order if part.file and not part.name]))
+    names = [next(of_files) if part.file and not part.name else part.label for part in order]
     alike = {part.label for part in order if part.handling.get("on_like")}
     return [
         replace(part, name=name, handling={**part.handling, **_like(part, name, alike)})
-        for part, name in zip(order, names, strict=True)
+        for part, name in zip(order, numbered(names), strict=True)
     ]
 
 
@@ -330,22 +331,20 @@ def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
 
 def _of_file(file: str, unit: _Unit) -> Iterator[Part]:
     """Yield the part of a mesh file, or each item of a 3MF plate; join equal items."""
-    items = []
-    if file.lower().endswith(".3mf"):
-        with named(file), suppress(OSError):  # reading the mesh reports it
-            items = build_items(read_bytes(file))
-    if len(items) < 2 and all(item.count == 1 for item in items):
-        yield Part(file=file, unit=unit.of(file), assumed=unit.is_assumed(file))
-        return
+    (path, number), items = split_item(file), []
+    if path.suffix.lower() == ".3mf":
+        with named(path), suppress(OSError):  # reading the mesh reports it
+            items = build_items(read_bytes(path))
+    if number is not None:
+        items = [replace(item, numbers=(number,)) for item in items if number in item.numbers]
+    elif sum(len(item.numbers) for item in items) < 2:
+        items = []
     for item in items:
-        name = item.name or f"{Path(file).stem}#{item.number}"
-        yield Part(f"{file}#{item.number}", quantity=item.count, name=name, unit=unit.of(file))
-
-
-def _names(parts: Sequence[Part]) -> list[str]:
-    """Return names; files with the same stem get their folders as well."""
-    of_files = iter(item_names([Path(part.file) for part in parts if part.file and not part.name]))
-    return [next(of_files) if part.file and not part.name else part.label for part in parts]
+        first, count = item.numbers[0], len(item.numbers)
+        name = item.name or f"{path.stem}#{first}"
+        yield Part(f"{path}#{first}", quantity=count, name=name, unit=unit.of(file))
+    if not items:
+        yield Part(file=file, unit=unit.of(file), assumed=unit.is_assumed(file))
 
 
 def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:

@@ -106,13 +106,11 @@ class BuildItem:
 
     Attributes:
         name: Name of the object, or "".
-        number: Position of the first of these items among the solid items, counted from 1.
-        count: Number of these items.
+        numbers: Positions of these items among the solid items, counted from 1.
     """
 
     name: str
-    number: int
-    count: int
+    numbers: tuple[int, ...]
 
 
 def build_items(data: bytes) -> list[BuildItem]:
@@ -126,7 +124,7 @@ def build_items(data: bytes) -> list[BuildItem]:
         turned = item.matrix[:3, :3].round(9) + 0.0
         kinds.setdefault((item.name, turned.tobytes()), []).append(number)
     return [
-        BuildItem(package.objects[name].name, numbers[0], len(numbers))
+        BuildItem(package.objects[name].name, tuple(numbers))
         for (name, _), numbers in kinds.items()
     ]
 
