@@ -8,9 +8,21 @@ import struct
 import numpy as np
 import pytest
 import torch
-from tests.mesh_files import CORNERS, FACES, QUADS, box_mesh, write_obj, write_stl, write_urdf
+from tests.mesh_files import (
+    CORNERS,
+    FACES,
+    QUADS,
+    box_mesh,
+    model_3mf,
+    write_3mf,
+    write_glb,
+    write_obj,
+    write_stl,
+    write_urdf,
+)
 
 from packing_env.items import Mesh, MeshError, load_mesh, mesh_from_arrays
+from packing_env.items.meshes.formats.readers import READERS
 from packing_env.items.meshes.mesh import UNITS
 
 CUBE = torch.tensor(CORNERS).double()
@@ -527,6 +539,20 @@ def test_collada_files_of_a_urdf_tree_keep_their_unit_and_axes(tmp_path, unit, s
     mesh = load_mesh(write_urdf(tmp_path / "r.urdf", '<mesh filename="tip.dae" scale="1 1 2"/>'))
     assert mesh.extents.tolist() == pytest.approx([side, side, 2 * side])
     assert any("tip.dae: up_axis Y_UP" in text for text in mesh.warnings) == (up == "Y_UP")
+
+
+@pytest.mark.parametrize("suffix", sorted({*READERS, ".urdf"}))
+@pytest.mark.parametrize("written", ["a.3mf", "a.glb", "a.ply", "a.stl"])
+def test_a_wrong_suffix_is_suggested(written, suffix, tmp_path):
+    file = tmp_path / "a.stl"
+    write_3mf(tmp_path / "a.3mf", {"3D/3dmodel.model": model_3mf("")})
+    write_glb(tmp_path / "a.glb", (1, 1, 1))
+    (tmp_path / "a.ply").write_bytes(ply("<", QUADS, []))
+    write_stl(file, (1, 1, 1))
+    if (tmp_path / written).suffix != suffix:
+        file = (tmp_path / written).rename(tmp_path / f"b{suffix}")
+        with pytest.raises(MeshError, match=r"check (the file's|its) suffix"):
+            load_mesh(file)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ STL_FACET = 50
 """Bytes of each facet of a binary STL."""
 STL_FACET_ENDS = {"facet": (0, 3), "endfacet": (3,)}
 """Words at which a facet ends, and the numbers of vertices that it may have."""
+NOT_STL = (b"PK\3\4", b"glTF", b"ply", b"\x1f\x8b")
+"""First bytes of 3MF (and other archives), GLB, PLY, and gzip."""
 PADDING = b"\0\x1a \t\r\n"
 """Bytes at the end of an ASCII STL that mean nothing."""
 FACES = ("f", "fo")
@@ -113,7 +115,7 @@ def _read_stl(data: bytes) -> Surface:
     text = _without_mark(data).rstrip(PADDING)
     if text.lstrip()[:5].lower() == b"solid" and b"\0" not in text:
         return _stl_ascii(_text(text, "ASCII STL"))
-    if len(data) < STL_HEADER or b"\0" not in data:
+    if len(data) < STL_HEADER or b"\0" not in data or data.startswith(NOT_STL):
         raise MeshError("neither binary nor ASCII STL; check the file's suffix")
     raise damaged(
         f"size mismatch: the binary STL header declares {count} triangles, which need "

@@ -152,6 +152,8 @@ def read_3mf(data: bytes, number: int | None = None) -> Surface:
 
 def _read(data: bytes) -> _Package:
     """Read the objects of a package, and the solid items of its build."""
+    if not data.startswith(b"PK"):
+        raise MeshError("no ZIP archive, which a 3MF package is; check the file's suffix")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())

@@ -39,7 +39,7 @@ def read_tree(path: Path, data: bytes) -> Surface:
     try:
         robot = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
-        raise MeshError(f"not valid XML ({error}); repair the file") from error
+        raise MeshError(f"not valid XML ({error}); repair the file, or check its suffix") from error
     if macro := _first_macro(robot):
         values = "".join(f" {name}:=VALUE" for name in ARGUMENT.findall(macro))
         command = f"xacro {path.name}{values} > expanded.urdf"
