@@ -502,6 +502,7 @@ def test_urdf_tree_is_merged_at_zero(tmp_path, reference):
         (URDF.replace('link="base"', 'link="typo"'), "joint 'j1'"),
         (URDF.replace('parent link="base"', 'parent link="tip"'), "loop"),
         (URDF.replace("cylinder", "capsule"), "capsule"),
+        (URDF.replace('link name="arm"', 'link name="tip"'), "two links named 'tip'"),
         (XACRO.replace("<link", "<xacro:wheel/><link", 2), "xacro r.urdf"),
         (XACRO.replace("1 1 1", "1 1 ${w}"), r"has the macro \${w}; expand it first: xacro r.urdf"),
         (URDF.replace('radius="0.05"', 'radius="$(arg r)"'), r"\$\(arg r\).*xacro r.urdf r:=VALUE"),

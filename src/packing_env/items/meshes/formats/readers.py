@@ -33,6 +33,7 @@ REMEDIES = {
     (".step", ".stp", ".iges", ".igs"): "convert STEP and IGES, which hold no triangles, to STL or "
     "3MF, with FreeCAD, CadQuery, or gmsh part.step -2 -o part.stl",
     (".gltf",): "export glTF as a single GLB",
+    (".xacro",): "expand xacro: xacro part.xacro > part.urdf",
     (".xls", ".ods"): "save spreadsheets as XLSX or CSV",
     (".zip", ".7z", ".gz", ".rar"): "unpack archives",
 }

@@ -104,7 +104,10 @@ def _elements(link: ElementTree.Element) -> list[ElementTree.Element]:
 def _link_poses(robot: ElementTree.Element) -> list[tuple[ElementTree.Element, Matrix]]:
     """Return each link with its pose in the root link's frame; all joints are at zero."""
     # 1. The parent of each link, and the link's pose in the parent.
-    links = {link.get("name", ""): link for link in robot.findall("link")}
+    links: dict[str, ElementTree.Element] = {}
+    for link in robot.findall("link"):
+        if links.setdefault(link.get("name", ""), link) is not link:
+            raise MeshError(f"has two links named {link.get('name', '')!r}; rename one of them")
     parent: dict[str, tuple[str, Matrix]] = {}
     for joint in robot.findall("joint"):
         ends = [joint.find("parent"), joint.find("child")]
