@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger("packing_env.planner")
 VOXELS = 16_000_000
 """Number of voxels of a container if the user names no cell."""
 SECONDS, LEAST_VOXELS = 30.0, 1_000_000
-"""Time of a search that can use so many voxels; a shorter one of meshes has fewer in proportion."""
+"""Time of a search that can use so many voxels; a shorter one has fewer, but not of boxes alone."""
 MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
 _RANGE = 0.9, 1.1
@@ -55,10 +55,11 @@ def default_cell(
     boxes = [fit and part.is_box for part, fit in zip(order, fits, strict=True)]
     square = [fit and bool(face) for face, fit in zip(faces, fits, strict=True)]
     quantities = np.array([part.quantity for part in order])
-    share = 1.0 if any(stated) else min(1.0, seconds / SECONDS)
+    share = 1.0 if all(part.is_box for part in order) else min(1.0, seconds / SECONDS)
     voxels = max(VOXELS * share, LEAST_VOXELS)
     free = _free_cell(np.array(inner, float), np.array(sides, float), quantities, voxels)
-    volume, common, edges = math.prod(inner), Fraction(0), list[Fraction]()
+    volume, most = math.prod(inner), voxels / _RANGE[0] ** 3
+    common, edges = Fraction(0), list[Fraction]()
     for box in rules.preplaced:
         low = [exact(place) - walls for place in box[:3]]
         edges += low + [one + exact(side) + gap for one, side in zip(low, box[3:], strict=True)]
@@ -67,12 +68,11 @@ def default_cell(
         common = common_unit(lengths)
         # 2. Such parts alone: the largest voxels.
         alone = chosen is square and all(faces) and yaw is None
-        most = _most(VOXELS if all(part.is_box for part in order) else voxels)
         if alone and volume <= most * common**3:
             return float(common)
         # 3. Other parts, too: voxels that divide the lengths, but no larger ones than without them.
         folds = [
-            (side, int((_most(voxels) * float(side**3 / volume)) ** (1 / 3)))
+            (side, int((most * float(side**3 / volume)) ** (1 / 3)))
             for side in (common_unit([*lengths, *inner]), common)
         ]
         divided = min((float(side / fold) for side, fold in folds if fold), default=math.inf)
@@ -89,9 +89,9 @@ def default_cell(
 
 
 def _faces(part: Part, gap: Fraction) -> list[Fraction]:
-    """Return how far each face of a part is from its lower corner; none unless all are upright.
+    """Return how far the faces of a part are from its lower corner; empty if one is oblique.
 
-    Both are moved outwards by half the gap: what looks towards the corner moves along with it.
+    Faces and corner are moved outwards by half the gap, so faces towards the corner stay as far.
     """
     if part.sides is not None:
         return [side + gap for side in part.exact_sides]
@@ -104,10 +104,6 @@ def _faces(part: Part, gap: Fraction) -> list[Fraction]:
     normal = torch.linalg.cross(b - a, c - a)
     ahead, back = (a[is_flat & (sign * normal > 0)].unique().tolist() for sign in (1, -1))
     return [*{measured(place) + gap for place in ahead}, *{measured(place) for place in back}]
-
-
-def _most(voxels: float) -> float:
-    return voxels / _RANGE[0] ** 3
 
 
 def _free_cell(inner: Array, parts: Array, quantities: Array, voxels: float) -> float:
