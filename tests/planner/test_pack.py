@@ -141,9 +141,27 @@ def test_what_is_no_part_is_refused(entry: Any) -> None:
         pe.pack([entry], "100x100x100mm", 1.0)
 
 
-def test_a_mesh_of_another_library_is_refused_with_the_function_that_reads_it() -> None:
-    with pytest.raises(OrderError, match=r"mesh_from_arrays\(vertices, faces\)"):
-        pe.pack(trimesh.creation.box(), "100x100x100mm", 1.0)
+@pytest.mark.parametrize("given", ["alone", "in a list"])
+def test_a_mesh_of_another_library_is_refused_with_the_function_that_reads_it(given: str) -> None:
+    entry: Any = trimesh.creation.box()
+    for use in (
+        lambda parts: pe.pack(parts, "100x100x100mm", 1.0),
+        lambda parts: pe.items.Catalogue.from_meshes(parts, cell=0.01, container=(0.1, 0.1, 0.1)),
+    ):
+        with pytest.raises(ValueError, match=r"mesh_from_arrays\(vertices, faces\)"):
+            use(entry if given == "alone" else [entry])
+
+
+@pytest.mark.parametrize("wrong", [{}, {"file": "a.stl", "sides": (4, 3, 2)}, {"mesh": 3}], ids=str)
+def test_a_part_has_one_solid(wrong: dict[str, Any]) -> None:
+    with pytest.raises(OrderError, match="crate: give one of file, sides and mesh"):
+        Part(name="crate", **wrong)
+
+
+def test_a_mesh_in_memory_is_in_metres() -> None:
+    solid = tetrahedron()
+    mesh = pe.items.mesh_from_arrays(1000 * solid.vertices, solid.faces)
+    assert any("in mm, scale them" in warning for warning in mesh.warnings)
 
 
 @pytest.mark.parametrize("run", [pe.pack, pe.nest])

@@ -54,12 +54,17 @@ Item = str | Source
 
 def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
     """Replace folders by the mesh files in them and their subfolders."""
-    if isinstance(paths_or_meshes, Item):
+    if isinstance(paths_or_meshes, Item) or not isinstance(paths_or_meshes, Iterable):
         paths_or_meshes = [paths_or_meshes]
     inputs: list[Source] = []
     for item in paths_or_meshes:
         if isinstance(item, (Mesh, Shape)):
             inputs.append(item)
+        elif not isinstance(item, (str, os.PathLike)):
+            raise CatalogueError(
+                f"{item!r} is no file or mesh; for a mesh in memory, "
+                "use packing_env.items.mesh_from_arrays(vertices, faces), in metres"
+            )
         elif Path(item).is_dir():
             inputs += _files_below(Path(item))
         else:

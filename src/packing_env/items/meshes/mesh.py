@@ -288,10 +288,11 @@ def _size_warnings(points: Tensor, source: MeshSource) -> list[str]:
     warnings = []
     extent = float((points.amax(0) - points.amin(0)).max())
     if extent > UNIT_HINT_EXTENT:
-        hint = "mm" if source.unit == "m" else "a smaller unit"
+        smaller = "mm" if source.unit == "m" else "a smaller unit"
+        remedy = "pass that as unit" if source.path else "scale them"
         warnings.append(
             f"extent {extent:.4g} m is above {UNIT_HINT_EXTENT:g} m: read in unit "
-            f"{source.unit!r}; if the file is in {hint}, pass that as unit"
+            f"{source.unit!r}; if its lengths are in {smaller}, {remedy}"
         )
     distance = float(points.abs().max())
     rounding = distance * torch.finfo(torch.float32).eps

@@ -78,6 +78,8 @@ class Part:
     assumed: bool = False
 
     def __post_init__(self) -> None:
+        if bool(self.file) + (self.sides is not None) + isinstance(self.mesh, Mesh) != 1:
+            raise OrderError(f"{self.name or 'a part'}: give one of file, sides and mesh (a Mesh)")
         if self.sides is not None:
             object.__setattr__(self, "sides", self._read_sides(self.sides))
         try:
@@ -312,10 +314,8 @@ def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list
 
 
 def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
-    if isinstance(entry, Part):
-        yield entry
-    elif isinstance(entry, Mesh):
-        yield Part(mesh=entry)
+    if isinstance(entry, (Part, Mesh)):
+        yield entry if isinstance(entry, Part) else Part(mesh=entry)
     elif not isinstance(entry, (str, Path)):
         raise OrderError(
             f"{entry!r} is not a part; write Part(sides=(4, 3, 2), unit='cm'), or for a mesh in "
