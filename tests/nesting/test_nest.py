@@ -159,6 +159,16 @@ def test_the_default_voxels_divide_meshes_that_fit_exactly(side: int, size: str)
     assert voxels == pytest.approx(round(voxels), abs=1e-9)
 
 
+@pytest.mark.parametrize("seconds", [1.0, 5.0, 30.0])
+def test_of_the_voxels_that_divide_boxes_those_that_divide_the_container_are_taken(
+    seconds: float,
+) -> None:
+    (kind,) = read_containers("250x120x120mm")
+    order = [Part(sides=(100, 100, 100), unit="mm"), Part(mesh=tetrahedron().scaled(0.8))]
+    counts = np.array([0.1, 0.25, 0.12]) / default_cell(order, kind, Constraints(), None, seconds)
+    assert counts == pytest.approx(counts.round(), abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("sides", "size", "gap"),
     [

@@ -8,6 +8,7 @@ import math
 import operator
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ _LOGGER = logging.getLogger("packing_env.planner")
 VOXELS = 16_000_000
 """Number of voxels of a container if the user names no cell."""
 SECONDS, LEAST_VOXELS = 30.0, 1_000_000
-"""Time of a search that can use so many voxels; a shorter one has fewer, but not of boxes alone."""
+"""Time of a search that can use so many voxels; a shorter one of meshes has fewer in proportion."""
 MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
 _RANGE = 0.9, 1.1
@@ -55,11 +56,11 @@ def default_cell(
     boxes = [fit and part.is_box for part, fit in zip(order, fits, strict=True)]
     square = [fit and bool(face) for face, fit in zip(faces, fits, strict=True)]
     quantities = np.array([part.quantity for part in order])
-    share = 1.0 if all(part.is_box for part in order) else min(1.0, seconds / SECONDS)
+    share = 1.0 if all(part.sides for part in order) else min(1.0, seconds / SECONDS)
     voxels = max(VOXELS * share, LEAST_VOXELS)
-    free = _free_cell(np.array(inner, float), np.array(sides, float), quantities, voxels)
-    volume, most = math.prod(inner), voxels / _RANGE[0] ** 3
-    common, edges = Fraction(0), list[Fraction]()
+    best = partial(_best_cell, np.array(inner, float), np.array(sides, float), quantities, voxels)
+    free = best(inner)
+    volume, common, edges = math.prod(inner), Fraction(0), list[Fraction]()
     for box in rules.preplaced:
         low = [exact(place) - walls for place in box[:3]]
         edges += low + [one + exact(side) + gap for one, side in zip(low, box[3:], strict=True)]
@@ -68,15 +69,11 @@ def default_cell(
         common = common_unit(lengths)
         # 2. Such parts alone: the largest voxels.
         alone = chosen is square and all(faces) and yaw is None
-        if alone and volume <= most * common**3:
+        most = VOXELS if all(part.is_box for part in order) else voxels
+        if alone and volume <= most / _RANGE[0] ** 3 * common**3:
             return float(common)
         # 3. Other parts, too: voxels that divide the lengths, but no larger ones than without them.
-        folds = [
-            (side, int((most * float(side**3 / volume)) ** (1 / 3)))
-            for side in (common_unit([*lengths, *inner]), common)
-        ]
-        divided = min((float(side / fold) for side, fold in folds if fold), default=math.inf)
-        if divided <= free:
+        if divided := best([common_unit([*lengths, *inner]), common], free):
             return divided
     if not any(boxes):
         return free
@@ -106,20 +103,33 @@ def _faces(part: Part, gap: Fraction) -> list[Fraction]:
     return [*{measured(place) + gap for place in ahead}, *{measured(place) for place in back}]
 
 
-def _free_cell(inner: Array, parts: Array, quantities: Array, voxels: float) -> float:
+def _best_cell(
+    inner: Array,
+    parts: Array,
+    quantities: Array,
+    voxels: float,
+    lengths: Sequence[Fraction],
+    most: float | None = None,
+) -> float:
     """Return a voxel side that gives about ``voxels`` voxels and wastes little room.
 
     The bounding boxes of the parts, ``[N, 3]``, still fit when they are rounded up to whole voxels.
     Then as little as possible is lost of the container, which is rounded down, and of the boxes.
+
+    Args:
+        inner: ``[3]`` sides of the container.
+        parts: ``[N, 3]`` sides of the parts.
+        quantities: ``[N]``.
+        voxels: Number of voxels.
+        lengths: The voxel side divides one of them.
+        most: Largest voxel side; if none is smaller, the result is 0. None means any side.
     """
     about = float((inner.prod() / voxels) ** (1 / 3))
-    sides = [
-        length / count
-        for length in inner
-        for count in range(
-            math.ceil(length / about / _RANGE[1]), int(length / about / _RANGE[0]) + 1
-        )
-    ]
+    sides = [about] if most is None else []
+    for length in map(float, lengths):
+        first, last = (length / about / share for share in reversed(_RANGE))
+        sides += [length / count for count in range(math.ceil(first), int(last) + 1) if count]
+    sides = [side for side in sides if most is None or side <= most * (1 + 1e-9)]
 
     def waste(side: float) -> tuple[float, float, float]:
         room, boxes = np.floor(inner / side + 1e-9), np.ceil(parts / side - 1e-9)
@@ -127,4 +137,4 @@ def _free_cell(inner: Array, parts: Array, quantities: Array, voxels: float) -> 
         usable = (room * side).prod() / inner.prod()
         return float(too_large), -round(usable, 6), float((boxes * side).prod(1) @ quantities)
 
-    return min(min([about, *sides], key=waste), float(inner.min()))
+    return min(min(sides, key=waste, default=0.0), float(inner.min()))
