@@ -386,6 +386,17 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("60x40x30,4\n20x20x20,2\n", "line 1: no header"),
         ("dx,dy,dz,weight (lb)\n1,2,3,4kg\n", "line 2: .*the header states lb; use one unit"),
         ("dx,dy,dz,weight\n1,2,3,4 stone\n", "line 2: weight='4 stone': 'stone' is not a unit of"),
+        # long runs of one character take no time
+        *(
+            (f"sides,qty,kg ({run}\n1x2x3,1{run}?,4\n", "'kg .* is not supported")
+            for run in (" " * 50_000, "(" * 50_000)
+        ),
+        *(
+            (f"sides;qty\n1{run}?;1\n", "line 2: sides=.* must be three sides")
+            for run in (" " * 50_000, "1" * 50_000, "1 " * 25_000)
+        ),
+        (f"sides;qty\n1x2x3;1{'a' * 50_000}1a?\n", "line 2: qty=.* must be a number"),
+        (f"sides;qty\n1x2x3;1{'1' * 50_000}a?\n", "line 2: qty=.* must be a number"),
         # handling
         ("dx,dy,dz,weight\n1,2,3,-1\n", "line 2: .*weight=-1 "),
         ("dx,dy,dz,fragile\n1,2,3,perhaps\n", "line 2: .*fragile='perhaps' must be true or false"),

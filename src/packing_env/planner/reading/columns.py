@@ -45,7 +45,7 @@ _WEIGHT_NAMES = ("lbs", "kgs", "grams")
 """Units that alone name a column of weights; not pounds, which may be a price."""
 _UNCLEAR = ("in", "to", "t", "g", "m")
 """Units that may be words at the end of a title, as in ``stack up to``."""
-_WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
+_WITH_UNIT = re.compile(r"(.*)[(\[]([^()\[\]]+)[)\]]", re.DOTALL)
 _ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|[wb]\s*[x*]\s*[dt])\s*[x*]\s*h\b", re.IGNORECASE)
 """The order of the sides beside their name, as in ``Dimensions (L x W x H)``."""
 _EITHER = {
@@ -312,7 +312,7 @@ def _split_unit(title: str) -> tuple[str, str, bool]:
     """Split ``length (mm)``, ``length_mm`` or ``Gewicht in kg``; say whether it has brackets."""
     bracket = _WITH_UNIT.fullmatch(unicodedata.normalize("NFKC", title).strip(" :?*"))
     if bracket:
-        return plain(bracket[1]), bracket[2], True
+        return plain(bracket[1]), bracket[2].strip(), True
     stem, _, unit = plain(title).rpartition("_")
     for ending in IN:
         stem = stem if meaning(stem) != stem else stem.removesuffix(ending)

@@ -86,22 +86,27 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a number")
     text = _without_groups(value, _plain(value), decimal_comma)
-    if (match := _DECIMAL.fullmatch(text)) and len(text) <= _MOST_DIGITS:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"{value!r} is not a number")
+    if match := _DECIMAL.fullmatch(text):
         exponent = int(match[2] or 0)
         if abs(exponent) <= _MOST_DIGITS:
             return Fraction(match[1].replace(",", ".")) * Fraction(10) ** exponent
-    if (match := _MIXED.fullmatch(text)) and len(text) <= _MOST_DIGITS and int(match[4]):
+    if (match := _MIXED.fullmatch(text)) and int(match[4]):
         number = int(match[2] or 0) + Fraction(int(match[3]), int(match[4]))
         return -number if match[1] == "-" else number
     raise ValueError(f"{value!r} is not a number")
 
 
 def _plain(text: str) -> str:
-    """Return a text with signs of a keyboard; ½ becomes 1/2."""
+    """Return a text with signs of a keyboard and single spaces; ½ becomes 1/2.
+
+    On a long run of spaces, the patterns would take time in proportion to the square of its length.
+    """
     text = keyboard_signs(text)
     for sign, fraction in _VULGAR.items():
         text = text.replace(sign, f" {fraction}")
-    return text.strip()
+    return " ".join(text.split())
 
 
 def _without_groups(value: str, text: str, decimal_comma: bool) -> str:

@@ -173,10 +173,11 @@ def _table_entries(
         names = ", ".join(f"line {row.line} ({row.cells[0]})" for row in out[:8])
         _LOGGER.warning("%s: comments, not read as entries: %s", path, names)
     numbers = [
-        (row.line, number, _unit_of(key, cell, row, header, unit))
+        (row.line, number, own)
         for row in rows
         for column, (key, cell) in enumerate(zip(keys, row.cells, strict=False))
         if key in (*_NUMBERS, "sides") and column not in row.floats
+        for own in [_unit_of(key, cell, row, header, unit)]
         for number in _DIGITS.findall(cell)  # a cell may have a unit, or three sides
     ]
     comma = tables.decimal_comma(path, table.delimiter, numbers)

@@ -181,7 +181,7 @@ _BEFORE = frozenset(map(plain, _COUNTS.split()))
 """Units of a quantity, also before it; a ``Box 12`` may be a box of 12."""
 PIECES = _BEFORE | frozenset(map(plain, _PACKAGE.split())) | PACKAGES
 """Units after a quantity."""
-_COUNT = re.compile(r"(?:([^\W\d_][^\d+-]*)|\*\s*)?([+-]?\d.*?)\s*([^\W\d_]\D*)?")
+_COUNT = re.compile(r"(?:([^\W\d_][^\d+-]*)|\*\s*)?([+-]?\d(?:.*\d)?[.,]?)\s*([^\W\d_]\D*)?")
 _DASHES = frozenset(("-", "--", "---", "–", "—"))
 _BLANK = _DASHES | {"n/a", "n.a.", "na", "null", "k.a."}
 """Words of a cell without a value; not ``none`` or ``nil``, which may be 0."""
