@@ -127,6 +127,9 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("nom;dimensions;quantité\nmug;L. 12 x l. 10 x H. 9 mm;6\n", MUG),
         ("name,size,qty\nmug,12 long x 10 wide x 9 high,6\n", MUG),
         ("name,size,qty\nmug,12 by 10 by 9 mm,6\n", MUG),
+        ("name,size,qty\nmug,L:12 W:10 H:9,6\n", MUG),
+        ("name;size;qty\nmug;H9, L12, W10 mm;6\n", MUG),
+        ("name;size;qty\nmug;Length: 12; Width: 10; Height: 9 mm;6\n".replace("; ", ", "), MUG),
         ("name,size,qty\nmug,12x10x9 [mm],6\n", MUG),
         ("name,size,qty\nmug,12\u271510 \u2716 9,6\n", MUG),
         # the order of the sides beside their name, or their unit
@@ -168,6 +171,10 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name,L,Outer length,W,H,D,pcs\nmug,12,,10,9,,6\n", MUG),
         ("# my order\n\nname,dx,dy,dz,quantity,,\n\n#old,1,1,1,1\nmug,12,10,9,6,,,\n,,,\n", MUG),
         ("mug,12,10,9,6\n", MUG),
+        ("12x10x9,12,10,9,6\n", [("12x10x9", *MUG[0][1:])]),
+        ("mug;12 mm;10 mm;9 mm;6\n", MUG),
+        ("mug;12x10x9 mm;6\n", MUG),
+        ("40,5x30,2x20;4\n", BOX),
         ("name,dx,dy,dz,quantity,remarks,checked by\nmug,12,10,9,6,,\n", MUG),
         ('name,dx,dy,dz,quantity\n="mug",="12","=""10""",9,6\n', MUG),
         ('name;dx;dy;dz\nx="1";1;2;3\n', [('x="1"', ("1", "2", "3"), 1, "mm")]),
@@ -197,6 +204,7 @@ ENCODINGS = {
     "cp1251": ("Название;Длина, мм;Ширина, мм;Высота, мм;Количество", "Коробка"),
     "gb18030": ("品名;长度(mm);宽度(mm);高度(mm);数量", "纸箱"),
     "cp932": ("品名;長さ(mm);幅(mm);高さ(mm);個数", "ケース"),
+    "cp949": ("품명;길이(mm);폭(mm);높이(mm);수량", "상자"),
 }
 
 
@@ -383,9 +391,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,Gewicht\n1,2,3,schwer\n", "line 2: Gewicht='schwer' must be a number"),
         # weights with units
         ("dx,dy,dz,weight\n1,2,3,4 ton\n", "line 2: weight='4 ton': 'ton' may be"),
-        ("60x40x30,4\n20x20x20,2\n", "line 1: no header"),
+        ("60x40x30,4,red\n20x20x20,2,blue\n", "line 1: 3 columns under 2 names"),
         ("dx,dy,dz,weight (lb)\n1,2,3,4kg\n", "line 2: .*the header states lb; use one unit"),
         ("dx,dy,dz,weight\n1,2,3,4 stone\n", "line 2: weight='4 stone': 'stone' is not a unit of"),
+        ("dx,dy,dz,N.W.,Net weight\n1,2,3,4,5\n", "'N.W.' and 'Net weight' mean the same"),
         # long runs of one character take no time
         *(
             (f"sides,qty,kg ({run}\n1x2x3,1{run}?,4\n", "'kg .* is not supported")
@@ -418,6 +427,14 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
 def test_what_is_not_understood_is_refused(text: str, message: str, write: Write) -> None:
     with pytest.raises(OrderError, match=message):
         rows(write(text))
+
+
+def test_the_gross_weight_counts_beside_the_net_weight(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = write("dx,dy,dz,N.W. (lb),unit,G.W.\n1,2,3,4,mm,5\n")
+    assert read_parts(file)[0].handling == {"weight": 5}
+    assert "N.W. (lb) as net weight (unused), G.W. as weight" in caplog.text
 
 
 EXPORTS = {
@@ -531,7 +548,13 @@ LANGUAGES = {
     "zh, traditional": "商品;長(mm);寬(mm);高(mm);數量;重量(kg)",
     "ja": "品名;長さ(mm);幅(mm);高さ(mm);個数;重量(kg)",
     "ja, depth": "商品名;幅(mm);奥行き(mm);高さ(mm);数量;重さ(キロ)",
+    "ko": "품명;길이 (mm);폭;높이;수량;중량 (kg)",
+    "ko, across": "제품명;세로 (mm);가로;높이;개수;총중량",
+    "hu": "Megnevezés;Hosszúság (mm);Szélesség;Magasság;Mennyiség (db);Súly (kg)",
+    "fi": "Tuote;Pituus (mm);Leveys;Korkeus;Määrä (kpl);Paino (kg)",
     "en": "SKU;L (mm);W;H;pcs;mass",
+    "en, of packing lists": "Item;L (mm);W;H;Ctns;G. W. (kgs)",
+    "en, net": "Item;L (mm);W;H;Ctns;N.W.",
 }
 
 
@@ -613,8 +636,12 @@ def test_documents_are_read_as_written(write: Write) -> None:
     assert rows(file) == [("a", ("1/10", "2", "3/8"), 1, "mm")]
     entry = {"sku": 4711, "description": "a", "sides": [1, 2, 3]}
     assert rows(write(json.dumps([entry]), "a.json")) == [("4711 a", ("1", "2", "3"), 1, "mm")]
-    entry = {"name": "a", "size": {"value": "1x2x3", "unit": "cm"}}
-    assert rows(write(json.dumps([entry]), "a.json")) == [("a", ("1", "2", "3"), 1, "cm")]
+    for size in ("1x2x3", [1, 2, 3]):
+        entry = {"name": "a", "size": {"value": size, "unit": "cm"}}
+        assert rows(write(json.dumps([entry]), "a.json")) == [("a", ("1", "2", "3"), 1, "cm")]
+    by_name = {"a": {"size": [1, 2, 3]}}
+    for document in (by_name | {"unit": "cm"}, {"parts": by_name, "unit": "cm"}):
+        assert rows(write(json.dumps(document), "a.json")) == [("a", ("1", "2", "3"), 1, "cm")]
     three = {name: {"value": 1.125, "unit": "CM"} for name in ("length", "width", "height")}
     entry = {"sku": "a", "dimensions": three, "weight": {"value": 1.5, "unit": "POUNDS"}}
     file = write(json.dumps({"items": [entry]}), "a.json")
@@ -637,6 +664,9 @@ def test_documents_are_read_as_written(write: Write) -> None:
         ('[{"size": {"L": 1, "W": 2, "H": 3, "unit": "mm"}, "unit": "cm"}]', "'unit' and 'unit'"),
         ("parts: [{sides: 3x2x1}]\nitems: [{sides: 3x2x1}]\n", "write one list, alone or under"),
         ('[{"size": [1, 2, 3], "qty": 1, "count": 2}]', "'qty' and 'count' mean the same"),
+        ("a: {sides: 3x2x1, name: b}\n", "part a: the columns 'name' and 'name' mean the same"),
+        ("a: {sides: 3x2x1, colour: b}\n", "part a: 'colour' is not supported"),
+        ("a: {sides: 3x2x1}\nb: 4\n", "has no option a, b; known: boxes, items, parts, unit"),
         ('[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
         ("- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),
     ],
@@ -739,6 +769,7 @@ SHEETS: dict[str, list[list[Any]]] = {
     "Metres": [["dx (m)", "dy", "dz"], ["1.200", "1.800", "1.250"]],
     "Mixed": [["dx", "dy", "dz"], [1.225, "2,5", 2]],
     "Shown": [["name", "dx", "dy", "dz", "qty", "weight"], [7, 1.125, 10, 9, 6, 500]],
+    "No header": [["mug", 1.2, 1, 0.9, 6]],
     "Shown aside": [["name", "sides", "qty", "value"], [4711, "12x10x9", 6, 7.5]],
     "Tiny": [["dx", "dy", "dz"], [0.000015, 1, 1]],
     "Merged": [["sides", "qty", "stop"], ["12x10x9", 6, 2], ["1x1x1", 6]],
@@ -765,6 +796,8 @@ def test_workbooks(tmp_path: Path) -> None:
         book["Shown aside"][2], ('0" mm"', "", '0" t"', '0.00" m"'), strict=True
     ):
         cell.number_format = shown or cell.number_format
+    for cell in book["No header"][1][1:4]:
+        cell.number_format = '0.0" cm"'
     for cell in book["Tiny"][2]:
         cell.number_format = '0.0" m"'
     book.save(file)
@@ -774,6 +807,7 @@ def test_workbooks(tmp_path: Path) -> None:
     assert rows(f"{file}:Other")[0][1] == ("3/10", "1", "2")
     assert rows(f"{file}:Metres")[0][1] == ("6/5", "9/5", "5/4")
     assert rows(f"{file}:Beside")[0][1] == ("9/8", "2", "3")
+    assert rows(f"{file}:No header") == MUG_CM
     assert rows(f"{file}:Shown") == [("007", ("9/8", "10", "9"), 6, "cm")]
     assert read_parts(f"{file}:Shown")[0].handling == {"weight": 0.5}
     assert rows(f"{file}:Shown aside") == [("4711", *MUG[0][1:])]

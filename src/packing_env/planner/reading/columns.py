@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packing_env.names import close_names
-from packing_env.planner.reading.lengths import like_number
+from packing_env.planner.reading.lengths import num_lengths
 from packing_env.planner.reading.synonyms import (
     IN,
     MEANING,
+    NET,
     PACKAGES,
     PIECES,
     YES_NO,
@@ -64,7 +65,7 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     """
     first = table.rows[0]
     cells = [cell for cell in first.cells if cell]
-    if sum(map(like_number, cells)) >= min(3, len(cells)):
+    if num_lengths(cells) >= min(3, len(cells)):
         return Header(_plain_keys(path, table, columns.count)), False
     if not num_names(first.cells, columns) and any(map(str.isdigit, "".join(cells)[:1])):
         raise OrderError(
@@ -86,8 +87,10 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
 
 def _plain_keys(path: Path, table: Table, count: str) -> list[str]:
     """Return the meaning of each column of a boxes table without a header, and log it."""
-    named = not like_number(table.rows[0].cells[0])
-    keys = [*(["name"] if named else []), *SIDES]
+    numbers = [num_lengths([cell]) for cell in table.rows[0].cells]
+    in_one = 3 in numbers[:2] and numbers.count(1) < 3
+    sides = ("sides",) if in_one else SIDES
+    keys = [*(["name"] if numbers[0] != 3 // len(sides) else []), *sides]
     if any(len(row.cells) > len(keys) for row in table.rows):
         keys.append(count)
     _LOGGER.warning("%s: no header; the columns are read as %s", path, ", ".join(keys))
@@ -136,6 +139,12 @@ class _Column(NamedTuple):
     unit: str = ""
     stated: bool = False
 
+    @property
+    def is_net(self) -> bool:
+        """True for a net weight, such as ``Carton N.W.``."""
+        words = self.word, self.word.partition("_")[2]
+        return not self.stated and not NET.isdisjoint(words)
+
 
 def named_columns(place: str, names: Sequence[str], columns: Columns) -> Header:
     """Return the columns with these names in a table, or the keys of an entry of a document.
@@ -157,6 +166,8 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
     # 1. Names of two meanings; then refuse unknown names, and two columns with the same meaning.
     meanings = [each.key for each in read]
     read = [_of_either(each, meanings, columns) for each in read]
+    if not all(each.is_net for each in read if each.key == "weight"):  # the gross weight counts
+        read = [e._replace(key=LEFT_OUT, unit="") if e.is_net else e for e in read]
     known = (*columns.keys, *_MEASURES, LEFT_OUT, "")
     # Beside the name of a pallet, a number of packages may count what is on it.
     on_pallet = any(each.word.startswith("pal") for each in read)
@@ -196,9 +207,9 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
         units if differ else {},
         {each.key: each.unit for each in read if each.unit and each.key in WEIGHTS},
         [
-            f"{each.title} as {each.key}"
+            f"{each.title} as {'net weight (unused)' if each.key == LEFT_OUT else each.key}"
             for each in read
-            if each.key != LEFT_OUT and each.word not in (each.key, *columns.keys)
+            if (each.key != LEFT_OUT or each.is_net) and each.word not in (each.key, *columns.keys)
         ],
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise, zip_longest
 from pathlib import Path
@@ -261,6 +261,24 @@ def check_single(number: str, title: str) -> None:
         raise OrderError(
             f"{title}={number!r} may be several boxes; write a row for each, or their quantity"
         )
+
+
+def flat(entry: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the keys and values of an entry, with nested sides beside the other keys.
+
+    ``{value: 12, unit: cm}`` becomes ``12 cm``; the value may be a list of three sides.
+    """
+    pairs: list[tuple[str, Any]] = []
+    for key, value in entry.items():
+        if isinstance(value, Mapping) and set(value) == {"value", "unit"}:
+            number = value["value"]
+            text = " x ".join(map(str, number)) if isinstance(number, list) else number
+            pairs.append((key, f"{text} {value['unit']}"))
+        elif isinstance(value, Mapping) and meaning(plain(str(key))) == "sides":
+            pairs += flat(value)
+        else:
+            pairs.append((key, value))
+    return pairs
 
 
 def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:

@@ -50,7 +50,10 @@ _GROUPED = re.compile(
     re.ASCII,
 )
 """Groups of three digits, and perhaps another mark and decimals: 1,200 and 1.200,5 and 1 200."""
-_BETWEEN = re.compile(r"[x*]|\sby\s", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"[x*]\s*|\sby\s+|(?<![\s,;])[\s,;]+(?=[^\W\d_]+\s*[:=]|[^\W\d_x]\s*\d)", re.IGNORECASE
+)
+"""Signs between sides; letters of the sides also separate them, as in ``L:120 W:100 H:50``."""
 _PIECE = re.compile(
     r"([+-]?\s*[\d.,](?:[\d.,/\s-]*?)(?:e[+-]?\d+)?)\s*[(\[]?([^\W\d_][^\d)\]]*|[\"']+)?[)\]]?",
     re.IGNORECASE,
@@ -146,6 +149,16 @@ def is_number(value: Any, *, decimal_comma: bool = False) -> bool:
 def like_number(cell: str) -> bool:
     """Return whether a cell is a number, with either decimal mark."""
     return is_number(cell) or is_number(cell, decimal_comma=True)
+
+
+def num_lengths(cells: Iterable[str]) -> int:
+    """Return how many lengths cells hold: three in ``60x40x30 cm``, one in ``10in`` or in ``4``."""
+    sides = map(split_sides, cells)
+    return sum(len(each) for each in sides if all(map(_like_length, each)))
+
+
+def _like_length(side: str) -> bool:
+    return in_feet(side) or like_number(split_unit(side)[0])
 
 
 def split_unit(value: Any) -> tuple[Any, str | None]:

@@ -1,9 +1,9 @@
 """Readers of the entries of an order file: columns, keys and exact values.
 
 CSV and XLSX files have a header. Without a header they list boxes: an optional name, ``dx, dy,
-dz``, and an optional quantity. YAML and JSON files are a list of entries, or have ``parts:`` beside
-``unit:``. An unknown key is refused by name, so that an unsupported constraint is never ignored.
-Weights without a unit are in kilograms.
+dz`` or all sides in one column, and an optional quantity. YAML and JSON files are a list of entries
+or a mapping of names to entries, or have ``parts:`` beside ``unit:``. An unknown key is refused by
+name, so that an unsupported constraint is never ignored. Weights without a unit are in kilograms.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from packing_env.planner.reading.headings import (
     by_letters,
     check_row_numbers,
     check_single,
+    flat,
     has_entry,
     join_units,
     with_weight_unit,
@@ -46,7 +47,7 @@ from packing_env.planner.reading.lengths import (
     split_sides,
     split_unit,
 )
-from packing_env.planner.reading.synonyms import YES_NO, is_blank, meaning, plain, without_pieces
+from packing_env.planner.reading.synonyms import YES_NO, is_blank, plain, without_pieces
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, Header, OrderError, Row, Table
 from packing_env.planner.reading.weights import read_weight
 from packing_env.planner.reading.workbooks import read_workbook
@@ -224,40 +225,28 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
         raise OrderError(f"{path}: cannot be read: {error}") from error
     unit = None
     if isinstance(value, Mapping):
+        rest = {key: each for key, each in value.items() if key != "unit"}
+        lists = [rest.pop(title) for title in columns.titles if title in rest]
         try:
-            check_names("the file", value, (*columns.titles, "unit"))
+            if lists or not all(isinstance(each, Mapping) for each in rest.values()):
+                check_names("the file", rest, (*columns.titles, "unit"))
             unit = read_unit("unit", str(value["unit"])) if "unit" in value else None
         except ValueError as error:
             raise OrderError(f"{path}: {error}") from error
-        lists = [value[title] for title in columns.titles if title in value]
-        value = lists[0] if len(lists) == 1 else None
-    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
+        value = lists[0] if len(lists) == 1 else None if lists else rest
+    named = isinstance(value, Mapping)  # as {lid: {...}}
+    listed = value if named else dict(enumerate(value if isinstance(value, list) else [None], 1))
+    if not all(isinstance(entry, Mapping) for entry in listed.values()):
         titles = " or ".join(columns.titles)
         raise OrderError(f"{path}: write one list, alone or under {titles}; {columns.needed}")
     entries: list[_Raw] = []
-    for number, entry in enumerate(value, 1):
+    for number, entry in listed.items():
         place = f"{columns.titles[0].removesuffix('s')} {number}"
-        pairs = _flat(entry)
+        pairs = [("name", number)] * named + flat(entry)
         header = named_columns(f"{path}, {place}", [str(key) for key, _ in pairs], columns)
         stated = {"unit": header.unit} if header.unit else {}
         entries.append((place, stated | _by_key(header.keys, [v for _, v in pairs]), header))
     return entries, unit
-
-
-def _flat(entry: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the keys and values of an entry, with nested sides beside the other keys.
-
-    ``{value: 12, unit: cm}`` becomes ``12 cm``.
-    """
-    pairs: list[tuple[str, Any]] = []
-    for key, value in entry.items():
-        if isinstance(value, Mapping) and set(value) == {"value", "unit"}:
-            pairs.append((key, f"{value['value']} {value['unit']}"))
-        elif isinstance(value, Mapping) and meaning(plain(str(key))) == "sides":
-            pairs += _flat(value)
-        else:
-            pairs.append((key, value))
-    return pairs
 
 
 # ---------------------------------------------------------------------- values

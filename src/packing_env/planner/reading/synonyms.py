@@ -15,17 +15,17 @@ from packing_env.values import keyboard_signs
 _SYNONYMS = {
     "length": "l len länge laenge longueur long largo longitud lunghezza lung lengte długość dł "
     "comprimento длина дл 长 长度 長 長度 長さ 縦 たて "
-    "uzunluk boy délka längd længde lengde",
+    "uzunluk boy délka längd længde lengde hossz hosszúság pituus 길이 세로",
     "width": "w b breadth breite br largeur larg ancho anchura larghezza breedte szerokość szer "
     "largura ширина шир 宽 宽度 寬 寬度 幅 横 "
-    "genişlik en šířka bredd bredde wide",
+    "genişlik en šířka bredd bredde wide szélesség leveys 폭 너비 가로",
     "depth": "d t thickness tiefe profondeur prof profundidad fondo profondità spessore épaisseur "
     "espesor grosor dicke stärke diepte dikte głębokość grubość profundidade espessura глубина "
     "толщина 深 深度 深さ 奥行 奥行き 厚 厚度 厚さ 厚み "
-    "derinlik hloubka djup dybde deep",
+    "derinlik hloubka djup dybde deep mélység vastagság syvyys paksuus 깊이 두께",
     "height": "h höhe hoehe hauteur haut alto altura altezza hoogte wysokość wys высота выс 高 "
     "高度 高さ "
-    "yükseklik výška höjd højde høyde high tall",
+    "yükseklik výška höjd højde høyde high tall magasság korkeus 높이",
     "x": "dx size_x",
     "y": "dy size_y",
     "z": "dz size_z",
@@ -33,15 +33,17 @@ _SYNONYMS = {
     "dimensiones medidas dimensioni dimensões misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh "
     "l_x_w_x_h lxlxh l_x_l_x_h размер размеры габариты дxшxв 尺寸 规格 規格 外寸 サイズ 寸法 "
     "长宽高 長寬高 长x宽x高 長x寬x高 縦x横x高さ "
-    "bxtxh wxdxh lxwxd ölçüler rozměry mått mål meas dim 外箱尺寸 纸箱尺寸 外箱规格",
+    "bxtxh wxdxh lxwxd ölçüler rozměry mått mål meas dim 外箱尺寸 纸箱尺寸 外箱规格 "
+    "méret méretek mitat koko 크기 사이즈 치수 규격 가로x세로x높이",
     "quantity": "qty q count pcs pieces ordered_qty order_qty order_quantity qty_ordered "
     "quantity_ordered no_of_pcs no_of_pieces number_of_pieces menge anzahl stück stueck stk "
     "stückzahl stueckzahl quantité qté nombre_de_pièces nb cantidad cant piezas uds quantità "
     "q.tà pezzi pz aantal stuks ilość liczba szt sztuk sztuki quantidade qtd qtde количество "
     "кол-во кол шт штук 数量 數量 个数 個数 件数 件數 箱数 台数 枚数 "
-    "adet miktar množství počet antal liefermenge",
+    "adet miktar množství počet antal antall liefermenge mennyiség darab darabszám db määrä "
+    "kpl lukumäärä 수량 개수",
     "row": "pos position line no nr lfd_nr ligne num "
-    "núm riga regel lp l.p № №_п/п n° n.º 序号 序號 番号 行番号",
+    "núm riga regel lp l.p № №_п/п n° n.º 序号 序號 番号 行番号 sorszám rivi 번호 순번",
     "name": "description sku item id ref code model title article part label product goods cargo "
     "commodity material kurztext materialkurztext bezeichnung artikel beschreibung item_no "
     "item_number item_code part_no part_number product_code product_no product_name article_no "
@@ -51,21 +53,22 @@ _SYNONYMS = {
     "opis artykuł towar indeks descrição artigo produto название наименование артикул товар "
     "номенклатура описание деталь 名称 名稱 名前 品名 品番 商品 商品名 商品名称 产品 产品名称 "
     "產品名稱 货物 货物名称 货名 物料 型号 部品 部品名 "
-    "ürün malzeme açıklama název položka artikl benämning vare varenavn",
+    "ürün malzeme açıklama název položka artikl benämning vare varenavn megnevezés név cikk "
+    "cikkszám termék terméknév leírás nimi nimike tuote tuotenimi tuotekoodi kuvaus 품명 품목 품번 "
+    "제품 제품명 상품 상품명 이름",
     "file": "filename file_name path mesh datei fichier archivo bestand plik файл 文件 檔案 "
     "ファイル",
     "unit": "units uom dimension_unit dimension_units dimensions_unit dim_unit dim_uom "
     "dimension_uom size_unit size_uom length_unit length_uom me mengeneinheit "
     "unit_of_dimension abmessungseinheit längeneinheit maßeinheit einheit unité unidad unità "
     "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位 "
-    "birim jednotka enhet enhed",
-    "weight": "mass wt unit_weight weight_pc weight_pcs weight_per_piece "
-    "weight_per_pc weight_per_unit weight_per_box weight_per_carton weight_each gewicht masse "
-    "gross_wt gross_mass "
+    "birim jednotka enhet enhed mértékegység yksikkö 단위",
+    "weight": "mass wt unit_weight gewicht masse gross_wt gross_mass g.w g_w gw "
     "stückgewicht stueckgewicht poids peso masa waga gross_weight bruttogewicht poids_brut "
     "peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто масса_брутто 重量 重さ "
     "毛重 单重 單重 质量 質量 kg gew "
-    "ağırlık hmotnost váha vikt vekt vægt poids_unitaire peso_unitario einzelgewicht",
+    "ağırlık hmotnost váha vikt vekt vægt poids_unitaire peso_unitario einzelgewicht súly tömeg "
+    "bruttó_súly bruttó_tömeg paino massa bruttopaino 무게 중량 총중량",
     "weight_unit": "weight_units weight_uom wt_uom wt_unit unit_of_weight gewichtseinheit gew.einh "
     "unité_de_poids unidad_de_peso unità_di_peso gewichtseenheid 重量单位 重量單位 重量単位",
     "max_load": "traglast auflast max_auflast charge_max carga_max carico_max max_belasting "
@@ -94,8 +97,19 @@ _SYNONYMS = {
     "weight_limit": "payload max_weight nutzlast zuladung charge_utile carga_útil portata "
     "laadvermogen ładowność грузоподъёмность макс_вес 载重 最大载重 載重 最大積載量",
 }  # fmt: skip
-_YES = "true yes y on 1 x ✓ ✔ ja j wahr oui vrai si verdadero vero tak sim evet ano да 是 可 はい"
-_NO = "false no n off 0 nein falsch non faux falso nee nie nao nej hayır ne нет 否 不可 いいえ"
+_YES = (
+    "true yes y on 1 x ✓ ✔ ja j wahr oui vrai si verdadero vero tak sim evet ano igen kyllä да 是 "
+    "可 はい 예"
+)
+_NO = (
+    "false no n off 0 nein falsch non faux falso nee nie nao nej hayır ne nem ei нет 否 不可 "
+    "いいえ 아니요 아니오"
+)
+_NET = (
+    "net_weight net_wt net_mass n.w n_w nw nettogewicht poids_net peso_neto peso_netto "
+    "peso_líquido waga_netto вес_нетто масса_нетто 净重 淨重 正味重量 nettó_súly "
+    "nettó_tömeg nettopaino 순중량"
+)
 _PACKAGES = (
     "boxes cartons ctns cases packages pkgs parcels crates kartons kisten pakete packstücke colli "
     "kolli colis bultos cajas scatole"
@@ -106,15 +120,16 @@ _NUMBERS_OF = (
 )  # fmt: skip
 _COUNTS = (
     "x pcs pc pce piece pieces items each ea nos unit units stk stück stueck st szt uds ud pz adet "
-    "шт штук 个 個 件 台 本 枚 只"
+    "шт штук 个 個 件 台 本 枚 只 db kpl 개"
 )
 _PACKAGE = (
-    "box carton ctn case package pkg parcel crate pallet pallets karton kiste paket caja koli 箱"
+    "box carton ctn case package pkg parcel crate pallet pallets karton kiste paket caja koli 箱 "
+    "박스"
 )
 _TOTALS = (
     "total totals sum subtotal grand_total summe gesamt gesamtsumme zwischensumme somme "
     "totaux suma totale somma totaal som razem łącznie итого всего 合计 合計 总计 總計 総計 "
-    "小计 小計"
+    "小计 小計 összesen yhteensä 합계 총계 소계"
 )
 _GOODS = (
     "box", "carton", "ctn", "case", "package", "pkg", "parcel", "pallet", "piece", "item",
@@ -147,9 +162,11 @@ def plain(text: str) -> str:
 
 PACKAGES = frozenset(number + plain(w) for number in _NUMBERS_OF for w in _PACKAGES.split())
 """Names of columns that count packages: ``cartons``, ``No. of cartons``."""
+NET = frozenset(map(plain, _NET.split()))
+"""Names of columns of net weights; they are weights if no other column is one."""
 MEANING = {
     plain(word): key for key, words in _SYNONYMS.items() for word in (key, *words.split())
-} | dict.fromkeys(PACKAGES, "quantity")
+} | {**dict.fromkeys(PACKAGES, "quantity"), **dict.fromkeys(NET, "weight")}
 """The key that each name of a column means."""
 
 

@@ -30,9 +30,9 @@ _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 """The first line with which spreadsheets name the separator."""
 _WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
 """Bytes that are read as Windows-1252. Other bytes are letters of older encodings."""
-_OLD = ("cp1252", "cp1250", "iso8859_2", "cp1254", "cp1251", "gb18030", "cp932", "big5")
+_OLD = ("cp1252", "cp1250", "iso8859_2", "cp1254", "cp1251", "gb18030", "cp932", "big5", "cp949")
 """Older encodings: of Western, Central European, Turkish and Russian Windows, of Linux in Central
-Europe, and of China, Japan and Taiwan."""
+Europe, and of China, Japan, Taiwan and Korea."""
 _CELL = re.compile(r"[;,\t|(\[\n]|\uff08")
 """Characters that separate the names of columns from each other and from their units."""
 _BEGINNING = 4096
