@@ -57,6 +57,17 @@ def test_every_source_in_every_unit_of_container(container: str, tmp_path: Path)
         assert sorted(s * millimetres for s in sides) == pytest.approx([10, 20, 30], rel=1e-3)
 
 
+@pytest.mark.parametrize("file", ["own_mm.3mf", "own_mm.3mf#1", "unstated.3mf", "urdf.urdf"])
+def test_a_unit_that_contradicts_the_file_is_refused(file: str, tmp_path: Path) -> None:
+    write_order(tmp_path)
+    own = "m" if file == "urdf.urdf" else "mm"
+    (tmp_path / "a.csv").write_text(f"file,unit\n{file},{own}\n")
+    assert read_parts(str(tmp_path / "a.csv"), "cm")[0].unit == own
+    (tmp_path / "a.csv").write_text(f"file,unit\n{file},cm\n")
+    with pytest.raises(ValueError, match=f"line 2: unit=cm: {file} is in {own}; leave the unit"):
+        read_parts(str(tmp_path / "a.csv"))
+
+
 @pytest.mark.parametrize(
     ("size", "name", "options", "warns"),
     [

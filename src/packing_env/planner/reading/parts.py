@@ -35,7 +35,7 @@ from packing_env.planner.reading.orders import (
 from packing_env.planner.reading.scale import Size, check_scale, check_stated
 from packing_env.planner.reading.tables import Columns, OrderError, split_count, split_sheet
 from packing_env.planner.reading.weights import read_weight
-from packing_env.values import check_integer, is_unit, read_unit
+from packing_env.values import check_integer, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -90,15 +90,11 @@ class Part:
             }
             object.__setattr__(self, "handling", read_handling({**self.handling, **weights}))
             object.__setattr__(self, "faces", read_faces(self.faces))
+            object.__setattr__(self, "unit", read_unit("unit", self.unit))
         except ValueError as error:
             raise OrderError(f"{self.label}: {error}") from error
         number = check_integer(f"quantity of {self.label}", self.quantity, 0, MAX_QUANTITY)
         object.__setattr__(self, "quantity", number)
-        if not is_unit(self.unit):
-            raise OrderError(
-                f"{self.label}: unit {self.unit!r} is unknown; use one of {', '.join(UNITS)}"
-            )
-        object.__setattr__(self, "unit", read_unit("unit", self.unit))
         if not self.turn and self.faces and {face[1] for face in self.faces} == {"x"}:
             raise OrderError(
                 f"{self.label}: 'turn: no' keeps its length along x, so faces="
@@ -374,7 +370,7 @@ def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
         if file and not mesh.exists():
             hint = close_names(mesh.name, sorted(each.name for each in mesh.parent.glob("*")))
             raise OrderError(f"{file}: no such file in the order's folder{hint or '; check it'}")
-        return Part(
+        part = Part(
             file=str(path.parent / file) if file else "",
             sides=values.get("sides"),
             quantity=values.get("quantity", 1),
@@ -385,6 +381,11 @@ def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
             turn=values.get("turn", True),
             assumed="unit" not in values and unit.is_assumed(file),
         )
+        if "unit" in values and mesh.suffix.lower() in (".3mf", ".urdf"):
+            own = part.load().source.unit  # these formats state it
+            if own != part.unit:
+                raise OrderError(f"unit={part.unit}: {file} is in {own}; leave the unit empty")
+        return part
     except (OSError, TypeError, ValueError) as error:  # a path may be too long, or unreadable
         raise OrderError(f"{path}, {entry.place}: {error}") from error
 
