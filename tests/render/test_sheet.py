@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.mesh_files import write_stl
 from tests.plan_files import placed_box
 
 import packing_env as pe
@@ -114,6 +115,18 @@ def test_weights_of_the_list_have_few_digits(monkeypatch: pytest.MonkeyPatch) ->
     item = replace(packing.items[0], handling={"weight": 276.6913457})
     next(_Sheet(replace(packing, items=(item,)), "mm", "").pages())
     assert "276.691" in texts
+
+
+def test_the_list_gives_the_sides_of_meshes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(sheet, "_text", lambda *a, **_: texts.append(a[3]))
+    file = write_stl(tmp_path / "a.stl", (30, 20, 10))
+    (packing,) = pe.pack([Part(file=str(file), unit="mm")], "10x30x20mm", seconds=0.5).containers
+    list(_Sheet(packing, "mm", "").pages())
+    assert "30 x 20 x 10 mm" in texts
+    assert "10 x 30 x 20 mm along x, y, up, on its side: its width up\nfrom x 0, y 0, up 0" in texts
 
 
 def num_pages(path: Path) -> int:

@@ -222,17 +222,19 @@ class _Sheet:
 
         # 2. Draw the table of parts.
         count = Counter(item.name for item in packing.items)
-        first = {item.name: item for item in reversed(packing.items)}
+        first = {item.name: number for number, item in reversed([*enumerate(packing.items)])}
         _text(figure, 0.06, top, "parts", 9, bold=True)
         _text(figure, 0.12, top, "name", 9, bold=True)
         _text(figure, 0.55, top, "length x width x height", 9, bold=True)
         _text(figure, 0.85, top, "kg each", 9, bold=True)
         for row, name in enumerate(names, 1):
-            item, height = first[name], top - 0.0165 * row
-            sides = [side * item.scale * UNITS[item.unit] for side in item.extent or ()]
+            item, height = packing.items[first[name]], top - 0.0165 * row
+            low, high = (bounds[first[name]] for bounds in self.bounds)
+            turn = np.abs(item.rotation).T
+            listed = self.length(*turn @ (high - low)) if _is_square(item) else "as in its file"
             _text(figure, 0.06, height, f"{count[name]}", 9)
             _text(figure, 0.12, height, name, min(9, 9 * 46 / len(name)))
-            _text(figure, 0.55, height, self.length(*sides) if sides else "as in its file", 9)
+            _text(figure, 0.55, height, listed, 9)
             weight = item.handling.get("weight")
             _text(figure, 0.85, height, "" if weight is None else f"{weight:.6g}", 9)
         return figure
@@ -333,13 +335,18 @@ def _text(
 
 
 def _lying(item: PlacedItem) -> str:
-    """Describe how a box lies, compared with its listed length, width and height."""
-    if item.extent is None:
+    """Describe how a part lies, compared with its listed length, width and height."""
+    if not _is_square(item):
         return "as the picture shows"
     along, _, up = np.abs(item.rotation).argmax(1).tolist()
     if up == 2:
         return "as listed" if along == 0 else "turned: its width along x"
     return ("on end: its length up", "on its side: its width up")[up]
+
+
+def _is_square(item: PlacedItem) -> bool:
+    """Return whether the axes of a part are parallel to those of the container."""
+    return bool(np.abs(item.rotation).max(1).min() > 1 - _CLOSE)
 
 
 def bounds_of(packing: Packing) -> tuple[np.ndarray, np.ndarray]:
