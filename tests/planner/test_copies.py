@@ -213,6 +213,20 @@ def test_what_a_plate_leaves_out_is_logged_once(
     assert "plate#1, plate#2: object 3" in caplog.text
 
 
+def test_a_warning_names_the_items_of_a_plate_that_it_is_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = '<components><component objectid="1"/><component objectid="2"/></components>'
+    support = box_3mf(2, (60, 20, 10)).replace('"model"', '"support"')
+    items = '<item objectid="1"/><item objectid="3"/><item objectid="3"/>'
+    objects = f'{box_3mf(1, (60, 20, 10))}{support}<object id="3" type="model">{own}</object>'
+    plate = write_3mf(tmp_path / "plate.3mf", {"3D/3dmodel.model": model_3mf(objects, items)})
+    pe.pack(str(plate), "120x120x60mm", 1e-6)
+    lines = [each.message for each in caplog.records if "object 2" in each.message]
+    assert len(lines) == 1
+    assert lines[0].startswith("plate#2: object 2")
+
+
 def test_a_folder_with_a_plate_offers_its_items_too(tmp_path: Path) -> None:
     model = model_3mf(box_3mf(1, (60, 20, 10)), '<item objectid="1"/><item objectid="1"/>')
     write_3mf(tmp_path / "plate.3mf", {"3D/3dmodel.model": model})

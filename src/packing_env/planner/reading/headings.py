@@ -273,7 +273,7 @@ def flat(entry: Mapping[str, Any]) -> list[tuple[str, Any]]:
         if isinstance(value, Mapping) and set(value) == {"value", "unit"}:
             number = value["value"]
             text = " x ".join(map(str, number)) if isinstance(number, list) else number
-            pairs.append((key, f"{text} {value['unit']}"))
+            pairs.append((key, f"{text} {value['unit'] or ''}"))
         elif isinstance(value, Mapping) and meaning(plain(str(key))) == "sides":
             pairs += flat(value)
         else:

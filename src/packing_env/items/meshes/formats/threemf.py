@@ -33,14 +33,9 @@ from packing_env.items.meshes.surface import (
 )
 
 UNIT_NAMES = {
-    "micron": "um",
-    "millimeter": "mm",
-    "millimeters": "mm",
-    "centimeter": "cm",
-    "inch": "in",
-    "foot": "ft",
-    "meter": "m",
-}
+    "micron": "um", "millimeter": "mm", "millimeters": "mm", "centimeter": "cm", "inch": "in",
+    "foot": "ft", "meter": "m",
+}  # fmt: skip
 """Key of `mesh.UNITS` for each unit name of 3MF."""
 DEFAULT_UNIT = "mm"
 READ = (
@@ -53,9 +48,7 @@ LATTICE = "http://schemas.microsoft.com/3dmanufacturing/beamlattice/2017/02"
 SOLID = ("model", "solidsupport", slicers.NORMAL_PART, "")
 """Types of the objects that are solid; those of type support, surface and other are left out."""
 SAME_SHAPE = ("/core/", "/production/2015/", "/material/", "/trianglesets/")
-"""Parts of the namespaces that a model may require: extensions that are read here, or that do not
-change shapes.
-"""
+"""Parts of the namespaces that a model may require: read here, or without effect on shapes."""
 MODEL_RELATION = "/3dmodel"
 """End of the relationship type with which a package names its root model file."""
 CONTENTS = ("vertex", "triangle", "mesh", "beamlattice")
@@ -87,6 +80,7 @@ class _Object:
     components: list[_Reference] = field(default_factory=list)
     has_mesh: bool = False
     has_beams: bool = False
+    notes: list[str] = field(default_factory=list)  # on what it lacks
 
     def add(self, tag: str, attributes: dict[str, str], scale: float) -> None:
         """Add a vertex or a triangle, or record a mesh or beams."""
@@ -140,18 +134,14 @@ def read_3mf(data: bytes, number: int | None = None) -> Surface:
         MeshError: The file is not a package, is damaged or too large, needs an unsupported
             extension, or has no such item.
     """
-    package = _read(data)
-    if number is not None:
-        if number > len(package.items):
-            raise MeshError(f"its build has {len(package.items)} solid items, not {number}")
-        package.items = [package.items[number - 1]]
+    package = _read(data, number)
     package.check_size()
     whole = merged(list(package.bodies()), package.unit)
     return replace(whole, warnings=tuple(package.warnings))
 
 
-def _read(data: bytes) -> _Package:
-    """Read the objects of a package, and the solid items of its build."""
+def _read(data: bytes, number: int | None = None) -> _Package:
+    """Read the objects of a package, and the solid items of its build, or only one of these."""
     if not data.startswith(b"PK"):
         raise MeshError("no ZIP archive, which a 3MF package is; check the file's suffix")
     try:
@@ -164,6 +154,8 @@ def _read(data: bytes) -> _Package:
     except DAMAGED as error:
         raise damaged(f"cannot be parsed as 3MF ({error})") from error
     package.check_references()
+    if number is not None:
+        package.choose(number)
     package.leave_out()
     return package
 
@@ -217,7 +209,7 @@ class _Package:
                     part.why = part.why or _not_solid(kinds.pop(0))
             if marks.volumes:
                 entry.faces = marks.without_volumes(entry.faces, f"{file}: {place}")
-                self.warnings += [
+                entry.notes += [
                     f"{place}: triangles {first} to {last} ({kind}) are left out"
                     for (first, last), kind in marks.volumes.items()
                 ]
@@ -260,8 +252,7 @@ class _Package:
         if place in self.objects:
             raise damaged(f"{place} occurs twice")
         why = _not_solid(attributes.get("type", ""))
-        self.objects[place] = _Object(why, attributes.get("name", ""))
-        return self.objects[place]
+        return self.objects.setdefault(place, _Object(why, attributes.get("name", "")))
 
     def check_references(self) -> None:
         """Raise `MeshError` for missing references, and for a build without items."""
@@ -271,6 +262,15 @@ class _Package:
                 raise damaged(f"refers to {part.name}, which does not exist")
         if not self.items:
             raise damaged("its build has no items")
+
+    def choose(self, number: int) -> None:
+        """Keep one solid item, and the items that are not solid, which warnings name."""
+        hollow = self._hollow()
+        out = [item for item in self.items if item.why or item.name in hollow]
+        solid = [item for item in self.items if not (item.why or item.name in hollow)]
+        if number > len(solid) > 0:
+            raise MeshError(f"its build has {len(solid)} solid items, not {number}")
+        self.items = out + solid[number - 1 : number]
 
     def leave_out(self) -> None:
         """Leave out items and components that are not solid, with a warning for each object.
@@ -292,6 +292,7 @@ class _Package:
                     continue
                 seen.add(part.name)
                 waiting.append(entry.components)
+                self.warnings += entry.notes
                 if entry.has_beams:
                     self.warnings.append(f"{part.name} has beams, which are not read: left out")
             references[:] = solid
