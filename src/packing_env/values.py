@@ -36,14 +36,16 @@ _SIGNIFICAND_BITS = 24
 UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
 """Metres per unit, by name."""
 _UNIT_WORDS = {
-    "m": "metre metres meter meters mtr mètre mètres metro metros metri metr м 米 メートル",
+    "m": "metre metres meter meters mtr mètre mètres metro metros metri metr м 米 メートル méter",
     "cm": "centimetre centimetres centimeter centimeters zentimeter centimètre centimètres "
-    "centímetro centímetros centimetro centimetros centimetri centymetr см 厘米 公分 センチ",
+    "centímetro centímetros centimetro centimetros centimetri centymetr см 厘米 公分 センチ "
+    "centiméter senttimetri 센티미터",
     "mm": "millimetre millimetres millimeter millimeters millimètre millimètres milímetro "
-    "milímetros milimetro milimetros millimetro millimetri milimetr мм 毫米 ミリ",
+    "milímetros milimetro milimetros millimetro millimetri milimetr мм 毫米 ミリ "
+    "milliméter 밀리미터",
     "um": "micrometre micrometres micrometer micrometers micron microns \u03bcm",
     "in": "inch inches ins zoll pouce pouces pulgada pulgadas polegada polegadas pollice pollici "
-    "duim cal cale \" '' дюйм дюйма дюймов 英寸 インチ",
+    "duim cal cale \" '' дюйм дюйма дюймов 英寸 インチ hüvelyk tuuma 인치",
     "ft": "foot feet fuß fuss pied pieds pie pies piede piedi voet stopa stopy ' фут фута футов "
     "英尺 フィート",
 }

@@ -64,7 +64,7 @@ def test_a_unit_that_contradicts_the_file_is_refused(file: str, tmp_path: Path) 
     (tmp_path / "a.csv").write_text(f"file,unit\n{file},{own}\n")
     assert read_parts(str(tmp_path / "a.csv"), "cm")[0].unit == own
     (tmp_path / "a.csv").write_text(f"file,unit\n{file},cm\n")
-    with pytest.raises(ValueError, match=f"line 2: unit=cm: {file} is in {own}; leave the unit"):
+    with pytest.raises(ValueError, match=f"line 2: unit=cm: {file} states {own}; leave the unit"):
         read_parts(str(tmp_path / "a.csv"))
 
 

@@ -67,7 +67,7 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     cells = [cell for cell in first.cells if cell]
     if num_lengths(cells) >= min(3, len(cells)):
         return Header(_plain_keys(path, table, columns.count)), False
-    if not num_names(first.cells, columns) and any(map(str.isdigit, "".join(cells)[:1])):
+    if not num_names(first.cells, columns) and (num_lengths(cells) or cells[0][0].isdigit()):
         raise OrderError(
             f"{path}, line {first.line}: no header; write the names of the columns above it, as in "
             f"name,dx,dy,dz,{columns.count}"

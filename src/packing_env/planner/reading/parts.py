@@ -384,7 +384,7 @@ def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
         if "unit" in values and mesh.suffix.lower() in (".3mf", ".urdf"):
             own = part.load().source.unit  # these formats state it
             if own != part.unit:
-                raise OrderError(f"unit={part.unit}: {file} is in {own}; leave the unit empty")
+                raise OrderError(f"unit={part.unit}: {file} states {own}; leave the unit empty")
         return part
     except (OSError, TypeError, ValueError) as error:  # a path may be too long, or unreadable
         raise OrderError(f"{path}, {entry.place}: {error}") from error

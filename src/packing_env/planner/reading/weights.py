@@ -22,8 +22,9 @@ _KILOGRAMS = {
 }
 """Kilograms per unit (pound and ounce: avoirdupois, NIST Handbook 44, appendix C)."""
 _WORDS = {
-    "kg": "kgs kilo kilos kilogram kilograms kilogramm kilogramme kilogrammes кг 公斤 千克 キロ",
-    "g": "gr gram grams gramm gramme grammes г гр 克 グラム",
+    "kg": "kgs kilo kilos kilogram kilograms kilogramm kilogramme kilogrammes кг 公斤 千克 キロ "
+    "kilogramma 킬로그램",
+    "g": "gr gram grams gramm gramme grammes г гр 克 グラム gramma 그램",
     "t": "to tonne tonnes metric_ton metric_tons т 吨 噸 トン",
     "lb": "lbs pound pounds #",
     "oz": "ounce ounces",
