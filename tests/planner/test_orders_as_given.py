@@ -134,6 +134,9 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name,size,qty\nmug,12\u271510 \u2716 9,6\n", MUG),
         # the order of the sides beside their name, or their unit
         ("name,L*W*H (mm),qty\nmug,12*10*9,6\n", MUG),
+        ("Teil;Länge x Breite x Höhe (mm);Stk\nmug;12x10x9;6\n", MUG),
+        ("품명;규격(가로*세로*높이, mm);수량\nmug;12x10x9;6\n", MUG),
+        ("Item;W x L x H in mm;Qty/pcs\nmug;12x10x9;6\n", MUG),
         ("Teil;Maße (BxTxH);Stk\nmug;12x10x9;6\n", MUG),
         ("name,Outer dimensions LxWxH (mm),qty\nmug,12x10x9,6\n", MUG),
         ("itemName,lengthMm,widthMm,heightMm,orderQty,UoM\nmug,12,10,9,6,mm\n", MUG),
@@ -322,6 +325,8 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("No,dx,dy,dz\n6,1,2,3\n2,4,5,6\n", "'No' may count rows or boxes"),
         ("Nr;dx;dy;dz\n40;1;2;3\n", "'Nr' may count rows or boxes"),
         ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
+        ("dx,dy,dz,pcs/ctn\n1,2,3,40\n", "line 1: 'pcs/ctn' is not supported"),
+        ("name,Inner LxWxH\na,1x2x3\n", "line 1: 'Inner LxWxH' is not supported"),
         ("name,Size (HxWxL)\na,1x2x3\n", "line 1: 'Size .HxWxL.': unit 'HxWxL' is unknown"),
         (",dx,dy,dz\n0,1,2,3\n", "line 2: '0' in column 1, without a name; .* remove it"),
         ("dx,dy,dz,stackable,do not stack\n1,2,3,no,no\n", "line 2: stackable and no_stacking"),

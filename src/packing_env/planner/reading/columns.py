@@ -14,6 +14,7 @@ from typing import NamedTuple
 from packing_env.names import close_names
 from packing_env.planner.reading.lengths import num_lengths
 from packing_env.planner.reading.synonyms import (
+    COUNTS,
     IN,
     MEANING,
     NET,
@@ -40,6 +41,8 @@ _AXES = (
     ("length", "depth", "height"), ("length", "width", "depth"),
 )  # fmt: skip
 """Sets of column names that mean ``dx, dy, dz``."""
+_ORDERS = (*_AXES, ("width", "length", "height"))
+"""Orders of sides in one cell that end with the height; ``turn`` keeps the first along x."""
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
 _WITH_UNITS = (*_MEASURES, "sides", *WEIGHTS)
 _WEIGHT_NAMES = ("lbs", "kgs", "grams")
@@ -47,8 +50,8 @@ _WEIGHT_NAMES = ("lbs", "kgs", "grams")
 _UNCLEAR = ("in", "to", "t", "g", "m")
 """Units that may be words at the end of a title, as in ``stack up to``."""
 _WITH_UNIT = re.compile(r"(.*)[(\[]([^()\[\]]+)[)\]]", re.DOTALL)
-_ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|[wb]\s*[x*]\s*[dt])\s*[x*]\s*h\b", re.IGNORECASE)
-"""The order of the sides beside their name, as in ``Dimensions (L x W x H)``."""
+_ORDER = re.compile(r"\b([^\W\d_x]+)\s*[x*]\s*([^\W\d_x]+)\s*[x*]\s*([^\W\d_x]+)", re.IGNORECASE)
+"""The order of the sides, perhaps beside their name, as in ``Dimensions (L x W x H)``."""
 _EITHER = {
     "nombre": ("name", "quantity"),
     **dict.fromkeys(("rotatable", "drehbar"), ("turn", "tiltable")),
@@ -310,7 +313,8 @@ def _read_column(title: str, name: str, columns: Columns) -> _Column:
             raise OrderError(f"{title!r}: unit {unit!r} is unknown{hint}")
     if key in WEIGHTS and (bracket or is_weight_unit(unit)):
         return _Column(title, stem, key, weight_unit(repr(title), unit))
-    if key in ("quantity", columns.count) and plain(unit) in PIECES:
+    of_each = "/" in name and plain(unit) not in COUNTS  # pcs/carton counts what is inside
+    if key in ("quantity", columns.count) and plain(unit) in PIECES and not of_each:
         return _Column(title, stem, key)
     if bracket and key in columns.keys and _is_yes_no(unit):
         return _Column(title, stem, key)
@@ -344,10 +348,13 @@ def _is_yes_no(text: str) -> bool:
 
 def _without_order(title: str) -> str:
     """Return a name of the sides without their order, and without brackets."""
-    bare, count = _ORDER.subn(" ", keyboard_signs(title))
-    bare = re.sub(r"[()\[\]]", " ", bare)
+    text = keyboard_signs(title)
+    order = _ORDER.search(text)
+    if order is None or tuple(meaning(plain(word)) for word in order.groups()) not in _ORDERS:
+        return title
+    bare = re.sub(r"[()\[\]]", " ", f"{text[: order.start()]} {text[order.end() :]}")
     words = (plain(bare), *plain(bare).split("_"))
-    return bare if count and any(meaning(word) == "sides" for word in words) else title
+    return bare if any(meaning(word) == "sides" for word in words) else f"size {bare}"
 
 
 def _key(word: str, columns: Columns) -> str:

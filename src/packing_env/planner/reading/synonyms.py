@@ -30,11 +30,11 @@ _SYNONYMS = {
     "y": "dy size_y",
     "z": "dz size_z",
     "sides": "size dimension dimensions dims measurement measurements abmessungen abmessung maße "
-    "dimensiones medidas dimensioni dimensões misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh "
-    "l_x_w_x_h lxlxh l_x_l_x_h размер размеры габариты дxшxв 尺寸 规格 規格 外寸 サイズ 寸法 "
-    "长宽高 長寬高 长x宽x高 長x寬x高 縦x横x高さ "
-    "bxtxh wxdxh lxwxd ölçüler rozměry mått mål meas dim 外箱尺寸 纸箱尺寸 外箱规格 "
-    "méret méretek mitat koko 크기 사이즈 치수 규격 가로x세로x높이",
+    "dimensiones medidas dimensioni dimensões misure afmetingen wymiary "
+    "lxlxh l_x_l_x_h размер размеры габариты дxшxв 尺寸 规格 規格 外寸 サイズ 寸法 "
+    "长宽高 長寬高 "
+    "ölçüler rozměry mått mål meas dim 外箱尺寸 纸箱尺寸 外箱规格 "
+    "méret méretek mitat koko 크기 사이즈 치수 규격",
     "quantity": "qty q count pcs pieces ordered_qty order_qty order_quantity qty_ordered "
     "quantity_ordered no_of_pcs no_of_pieces number_of_pieces menge anzahl stück stueck stk "
     "stückzahl stueckzahl quantité qté nombre_de_pièces nb cantidad cant piezas uds quantità "
@@ -85,7 +85,8 @@ _SYNONYMS = {
     "не_кантовать вертикально 不可倒置 请勿倒置 天地無用 横積み不可",
     "tiltable": "tippable can_be_tilted can_tilt tilting_allowed kippbar kantbar umlegbar "
     "basculable inclinable ribaltabile kantelbaar",
-    "fragile": "zerbrechlich fragil breekbaar kruche хрупкий хрупкое 易碎 易碎品 割れ物 壊れ物",
+    "fragile": "zerbrechlich fragil breekbaar kruche хрупкий хрупкое 易碎 易碎品 割れ物 壊れ物 "
+    "törékeny särkyvä 파손주의",
     "group": "stop delivery_stop drop gruppe stopp groupe grupo gruppo groep grupa группа 组 分组 "
     "組 グループ",
     "priority": "priorität prioritaet priorité prioridad priorità prioriteit priorytet приоритет "
@@ -194,9 +195,9 @@ YES_NO = dict.fromkeys(map(plain, _YES.split()), True) | dict.fromkeys(
     map(plain, _NO.split()), False
 )
 """Words of a cell that is true or false."""
-_BEFORE = frozenset(map(plain, _COUNTS.split()))
+COUNTS = frozenset(map(plain, _COUNTS.split()))
 """Units of a quantity, also before it; a ``Box 12`` may be a box of 12."""
-PIECES = _BEFORE | frozenset(map(plain, _PACKAGE.split())) | PACKAGES
+PIECES = COUNTS | frozenset(map(plain, _PACKAGE.split())) | PACKAGES
 """Units after a quantity."""
 _COUNT = re.compile(r"(?:([^\W\d_][^\d+-]*)|\*\s*)?([+-]?\d(?:.*\d)?[.,]?)\s*([^\W\d_]\D*)?")
 _DASHES = frozenset(("-", "--", "---", "–", "—"))
@@ -221,5 +222,5 @@ def is_blank(key: str, value: Any) -> bool:
 def without_pieces(count: str) -> str:
     """Return the number of a quantity such as ``12 pcs``, ``pcs 12``, ``x12`` or ``12x``."""
     match = _COUNT.fullmatch(keyboard_signs(count).strip())
-    named = match and plain(match[1] or "x") in _BEFORE and plain(match[3] or "x") in PIECES
+    named = match and plain(match[1] or "x") in COUNTS and plain(match[3] or "x") in PIECES
     return match[2] if match and named else count
