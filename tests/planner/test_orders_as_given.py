@@ -802,8 +802,10 @@ def test_workbooks(tmp_path: Path) -> None:
         book["Shown aside"][2], ('0" mm"', "", '0" t"', '0.00" m"'), strict=True
     ):
         cell.number_format = shown or cell.number_format
-    for cell in book["No header"][1][1:4]:
-        cell.number_format = '0.0" cm"'
+    for cell, shown in zip(
+        book["No header"][1][1:4], ('0.0" cm"', r"0\c\m", r"0.0\ \c\m"), strict=True
+    ):
+        cell.number_format = shown
     for cell in book["Tiny"][2]:
         cell.number_format = '0.0" m"'
     book.save(file)

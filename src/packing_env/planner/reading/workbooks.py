@@ -23,8 +23,8 @@ _LOGGER = logging.getLogger("packing_env.planner")
 
 _SIGNIFICANT = 15
 """Significant digits of a spreadsheet; further digits are rounding errors of its arithmetic."""
-_SHOWN = re.compile(r"""[0#?][\\ ]*(?:"([^"]*)"|\\(["']))""")
-"""A word after the digits of a number format, as in 0.0" cm"."""
+_SHOWN = re.compile(r"""[0#?](?:\\? )*(?:"([^"]*)"|((?:\\\S)+))""")
+"""A word after the digits of a number format, as in 0.0" cm" and 0.0 \\c\\m."""
 
 
 def read_workbook(path: Path, sheet: str = "") -> Table:
@@ -143,7 +143,7 @@ def _with_unit(text: str, number_format: str) -> str:
     Decimals before a unit get a zero, so that 1.125 is not read as 1125.
     """
     match = _SHOWN.search(number_format)
-    unit = match and (match[1] or match[2] or "").strip()
+    unit = match and (match[1] or (match[2] or "").replace("\\", "")).strip()
     if not unit or not (is_unit(unit) or is_weight_unit(unit)):
         return text
     return f"{text}{'0' if '.' in text else ''} {unit}"
