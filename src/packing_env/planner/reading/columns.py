@@ -68,9 +68,14 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     """
     first = table.rows[0]
     cells = [cell for cell in first.cells if cell]
-    if num_lengths(cells) >= min(3, len(cells)):
-        return Header(_plain_keys(path, table, columns.count)), False
-    if not num_names(first.cells, columns) and (num_lengths(cells) or cells[0][0].isdigit()):
+    numbers = [num_lengths([cell]) for cell in first.cells]
+    in_one = 3 in numbers and numbers.count(1) < 3
+    clear = not in_one or numbers[0] == 3 or numbers[:2] == [0, 3]  # not 2,60x40x30
+    if sum(numbers) >= min(3, len(cells)) and clear:
+        sides = ("sides",) if in_one else SIDES
+        keys = [*["name"] * (numbers[0] != 3 // len(sides)), *sides]
+        return Header(_plain_keys(path, table, keys, columns.count)), False
+    if not num_names(first.cells, columns) and (any(numbers) or cells[0][0].isdigit()):
         raise OrderError(
             f"{path}, line {first.line}: no header; write the names of the columns above it, as in "
             f"name,dx,dy,dz,{columns.count}"
@@ -78,22 +83,18 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     # An empty column says nothing about the boxes if its name is unknown, as of remarks, or if
     # other columns have its meaning, or all three sides.
     used = {n for row in table.rows[1:] for n, cell in enumerate(row.cells) if cell}
-    keys = [key_of(cell, columns) for cell in first.cells]
-    filled = {key for n, key in enumerate(keys) if n in used}
+    meanings = [key_of(cell, columns) for cell in first.cells]
+    filled = {key for n, key in enumerate(meanings) if n in used}
     others = filled | _MEASURES if len(filled & _MEASURES) == 3 else filled
     names = [
-        cell if n in used or (_is_name(cell, columns) and keys[n] not in others) else ""
+        cell if n in used or (_is_name(cell, columns) and meanings[n] not in others) else ""
         for n, cell in enumerate(first.cells)
     ]
     return named_columns(f"{path}, line {first.line}", names, columns), True
 
 
-def _plain_keys(path: Path, table: Table, count: str) -> list[str]:
+def _plain_keys(path: Path, table: Table, keys: list[str], count: str) -> list[str]:
     """Return the meaning of each column of a boxes table without a header, and log it."""
-    numbers = [num_lengths([cell]) for cell in table.rows[0].cells]
-    in_one = 3 in numbers[:2] and numbers.count(1) < 3
-    sides = ("sides",) if in_one else SIDES
-    keys = [*(["name"] if numbers[0] != 3 // len(sides) else []), *sides]
     if any(len(row.cells) > len(keys) for row in table.rows):
         keys.append(count)
     _LOGGER.warning("%s: no header; the columns are read as %s", path, ", ".join(keys))

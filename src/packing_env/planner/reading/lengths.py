@@ -153,7 +153,7 @@ def like_number(cell: str) -> bool:
 
 def num_lengths(cells: Iterable[str]) -> int:
     """Return how many lengths cells hold: three in ``60x40x30 cm``, one in ``10in`` or in ``4``."""
-    sides = map(split_sides, cells)
+    sides = [each for each in map(split_sides, cells) if len(each) in (1, 3)]
     return sum(len(each) for each in sides if all(map(_like_length, each)))
 
 
