@@ -16,6 +16,7 @@ from packing_env.core import feasibility, stability
 from packing_env.generators import Cuboids
 from packing_env.items import Catalogue, shapes
 from packing_env.items.inputs import Item
+from packing_env.names import listed
 from packing_env.types import PackingParams, ParameterError
 from packing_env.values import Option, read, read_mapping
 
@@ -111,8 +112,7 @@ def log_warnings(names: Sequence[str], warnings: Sequence[Sequence[str]]) -> Non
         if texts:
             parts.setdefault("; ".join(texts), []).append(name)
     for text, warned in list(parts.items())[:_LISTED]:
-        more = f" and {len(warned) - _LISTED} more" if len(warned) > _LISTED else ""
-        _LOGGER.warning("%s%s: %s", ", ".join(warned[:_LISTED]), more, text)
+        _LOGGER.warning("%s: %s", listed(warned, _LISTED), text)
     if others := sum(map(len, list(parts.values())[_LISTED:])):
         _LOGGER.warning("%d more parts have warnings; see `packing items`", others)
 

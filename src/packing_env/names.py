@@ -1,10 +1,10 @@
-"""Names: as plain text, and suggestions for unknown names."""
+"""Names: as plain text, in short lists, and suggestions for unknown names."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, line ends, characters that change the direction of text, and lone surrogates
@@ -25,6 +25,12 @@ def _code(match: re.Match[str]) -> str:
     if 0xDC80 <= number <= 0xDCFF:  # the code point by which Python marks such a byte
         return f"\\x{number - 0xDC00:02x}"
     return match[0].encode("unicode_escape").decode("ascii")
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Join names with commas; of more than ``most``, only the first, with the number of others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 SYNONYMS = {

@@ -104,10 +104,30 @@ def test_hidden_nodes_are_left_out_with_all_below_them(tmp_path: Path, required:
     path = write_glb(tmp_path / "a.glb", SIDES, nodes=nodes, scenes=scenes, **used)
     mesh = load_mesh(path)
     assert mesh.volume == pytest.approx(math.prod(SIDES))
-    assert any("'spare' is hidden" in text for text in mesh.warnings)
+    assert any("hidden nodes" in text and "'spare'" in text for text in mesh.warnings)
     write_glb(path, SIDES, nodes=nodes, scenes=[{"nodes": [1]}], **used)
-    with pytest.raises(MeshError, match="'spare' is hidden"):
+    with pytest.raises(MeshError, match="hides all its meshes \\('spare'\\)"):
         load_mesh(path)
+
+
+def test_many_hidden_nodes_give_one_short_warning(tmp_path: Path) -> None:
+    hidden = {"extensions": {"KHR_node_visibility": {"visible": False}}, "mesh": 0}
+    nodes = [{"mesh": 0}, *[{**hidden, "name": f"node{i}"} for i in range(199)]]
+    scene = list(range(200))
+    write_glb(tmp_path / "a.glb", SIDES, nodes=nodes, scenes=[{"nodes": scene}])
+    (warning,) = load_mesh(tmp_path / "a.glb").warnings
+    assert warning.endswith("'node0', 'node1', 'node2', 'node3' and 195 more")
+    write_glb(tmp_path / "a.glb", SIDES, nodes=nodes, scenes=[{"nodes": scene[1:]}])
+    with pytest.raises(MeshError, match="'node3' and 195 more"):
+        load_mesh(tmp_path / "a.glb")
+
+
+@pytest.mark.parametrize("stated", [None, [], {}, {"visible": None}, {"visible": True}])
+def test_only_nodes_that_state_it_are_hidden(tmp_path: Path, stated: Any) -> None:
+    nodes = [{"mesh": 0, "extensions": {"KHR_node_visibility": stated}}]
+    mesh = load_mesh(write_glb(tmp_path / "a.glb", SIDES, nodes=nodes))
+    assert mesh.volume == pytest.approx(math.prod(SIDES))
+    assert not mesh.warnings
 
 
 @pytest.mark.parametrize("required", [False, True])

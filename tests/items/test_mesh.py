@@ -475,6 +475,22 @@ def test_definitions_of_macros_without_use_are_ignored(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "unused",
+    [
+        '<gazebo><plugin filename="${{lib}}.so"/></gazebo>',
+        '<ros2_control name="$(var x)"/>',
+        '<material name="${{color}}"><texture filename="$(find pkg)/a.png"/></material>',
+        '<link name="${{last}}"/><joint><parent link="tip"/><child link="${{last}}"/></joint>',
+    ],
+)
+def test_only_macros_of_geometry_need_xacro(tmp_path, unused):
+    write_stl(tmp_path / "par$(1).stl", (1000, 1000, 1000))
+    text = URDF.replace("</robot>", f"{unused}</robot>").format(mesh="par$(1).stl")
+    (tmp_path / "r.urdf").write_text(text)
+    assert load_mesh(tmp_path / "r.urdf").volume > 1.0
+
+
+@pytest.mark.parametrize(
     "reference",
     ["../meshes/tip.stl", r"..\meshes\tip.stl", *(f"{s}://robot/meshes/tip.stl" for s in SCHEMES)],
 )
@@ -531,7 +547,8 @@ DAE = """<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="
 
 
 @pytest.mark.parametrize(
-    ("unit", "side"), [("", 1.0), ('<unit name="centimeter" meter="0.01"/>', 0.01)]
+    ("unit", "side"),
+    [("", 1.0), ('<unit name="centimeter" meter="0.01"/>', 0.01), ('<unit name="m"/>', 1.0)],
 )
 @pytest.mark.parametrize("up", ["Z_UP", "Y_UP"])
 def test_collada_files_of_a_urdf_tree_keep_their_unit_and_axes(tmp_path, unit, side, up):
@@ -540,6 +557,23 @@ def test_collada_files_of_a_urdf_tree_keep_their_unit_and_axes(tmp_path, unit, s
     mesh = load_mesh(write_urdf(tmp_path / "r.urdf", '<mesh filename="tip.dae" scale="1 1 2"/>'))
     assert mesh.extents.tolist() == pytest.approx([side, side, 2 * side])
     assert any("tip.dae: up_axis Y_UP" in text for text in mesh.warnings) == (up == "Y_UP")
+
+
+def test_a_urdf_tree_has_one_warning_on_all_its_collada_files(tmp_path):
+    pytest.importorskip("collada")
+    for name in "ab":
+        (tmp_path / f"{name}.dae").write_text(DAE.format(unit="", up="Y_UP"))
+    both = '<mesh filename="a.dae"/></geometry></visual><visual><geometry><mesh filename="b.dae"/>'
+    mesh = load_mesh(write_urdf(tmp_path / "r.urdf", both))
+    assert [text for text in mesh.warnings if text.startswith("a.dae, b.dae: up_axis")]
+    assert sum("up_axis" in text for text in mesh.warnings) == 1
+
+
+def test_a_collada_file_with_an_empty_unit_is_refused(tmp_path):
+    pytest.importorskip("collada")
+    (tmp_path / "a.dae").write_text(DAE.format(unit='<unit meter=""/>', up="Z_UP"))
+    with pytest.raises(MeshError, match="not a COLLADA file"):
+        load_mesh(write_urdf(tmp_path / "r.urdf", '<mesh filename="a.dae"/>'))
 
 
 @pytest.mark.parametrize("suffix", sorted({*READERS, ".urdf"}))
@@ -558,7 +592,13 @@ def test_a_wrong_suffix_is_suggested(written, suffix, tmp_path):
 
 @pytest.mark.parametrize(
     ("header", "message"),
-    [("4OFF", "4OFF has points"), ("COFF BINARY", "binary OFF"), ("nOFF", "nOFF has points")],
+    [
+        ("4OFF", "4OFF has points"),
+        ("COFF BINARY", "binary OFF"),
+        ("# by hand\n\nOFF BINARY", "binary OFF"),
+        ("CnOFF", "CnOFF has points"),
+        ("nOFF", "nOFF has points"),
+    ],
 )
 def test_other_kinds_of_off_are_refused_by_name(header, message, tmp_path):
     (tmp_path / "a.off").write_text(f"{header}\n4 1 0\n")
@@ -566,7 +606,13 @@ def test_other_kinds_of_off_are_refused_by_name(header, message, tmp_path):
         load_mesh(tmp_path / "a.off")
 
 
-@pytest.mark.parametrize(("header", "more"), [("NOFF", "0 0 1"), ("STCNOFF", "0 0 1 1 1 0 0 1")])
+@pytest.mark.parametrize(
+    ("header", "more"),
+    [
+        *((name, "0 0 1") for name in ("NOFF", "noff", "cnoff", "Cnoff", "# BINARY file\nNOFF")),
+        *((name, "0 0 1 1 1 0 0 1") for name in ("STCNOFF", "stcnoff")),
+    ],
+)
 def test_off_with_normals_and_colours_of_vertices(header, more, tmp_path):
     lines = [header, f"8 {len(FACES)} 0", *("{} {} {} {}".format(*c, more) for c in CORNERS)]
     lines += ["3 {} {} {}".format(*face) for face in FACES]

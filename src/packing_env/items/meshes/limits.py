@@ -130,11 +130,11 @@ def check_dae(data: bytes) -> tuple[float, str]:
             elif tag == "library_nodes":
                 here = " library"
             elif tag in ("unit", "up_axis"):
-                stated.setdefault(tag, attributes.get("meter", attributes.get(TEXT, "")).strip())
+                stated.setdefault(tag, attributes.get("meter", attributes.get(TEXT, "1")).strip())
             elif tag in ("instance_node", "instance_geometry"):
                 parts.made_of[here].append(attributes.get("url", ""))
             above.append(here)
-        metres = float(stated.get("unit") or 1)
+        metres = float(stated.get("unit", "1"))
     except (expat.ExpatError, LookupError, ValueError) as error:
         raise MeshError(f"not a COLLADA file ({error}); repair the file") from error
     parts.check()

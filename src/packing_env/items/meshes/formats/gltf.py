@@ -28,6 +28,7 @@ from packing_env.items.meshes.surface import (
     unsupported,
     widened,
 )
+from packing_env.names import listed
 
 Z_UP = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], np.float64)
 INSTANCING = "EXT_mesh_gpu_instancing"
@@ -132,18 +133,20 @@ class _Document:
             if index in self.poses:
                 raise damaged(f"node {index} has several parents")
             matrix = self.poses[index] = above @ _pose(node)
-            stated = node.get("extensions", {}).get(VISIBILITY, {})
-            seen = seen and stated.get("visible", True)
+            stated = node.get("extensions", {}).get(VISIBILITY)
+            seen = seen and not (isinstance(stated, Mapping) and stated.get("visible") is False)
             if "mesh" in node and seen:
                 placed.append((node, matrix))
             elif "mesh" in node:
-                name = node.get("name", index)
-                hidden.append(f"node {name!r:.60} is hidden ({VISIBILITY}): left out")
+                hidden.append(f"{node.get('name', index)!r:.60}")
             below = reversed(node.get("children", ()))
             waiting += [(child, matrix, seen) for child in below]
         if hidden and not placed:
-            raise MeshError(f"shows no mesh ({'; '.join(hidden)}); export it with a visible node")
-        self.warnings += tuple(hidden)
+            raise MeshError(
+                f"hides all its meshes ({listed(hidden)}); export it with visible nodes"
+            )
+        if hidden:
+            self.warnings += (f"hidden nodes are left out ({VISIBILITY}): {listed(hidden)}",)
         return placed
 
     def _roots(self) -> list[int]:

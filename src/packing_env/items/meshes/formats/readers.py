@@ -52,7 +52,9 @@ FACES = ("f", "fo")
 """Words of OBJ for faces; the second one is obsolete."""
 NOT_READ = ("surf", "bsp", "bzp", "cdp", "call", "csh")
 """Words of OBJ for free-form surfaces and for other files."""
-OFF_HEADER = re.compile("(?i:ST)?[Cc]?N?(4?n?)(?i:OFF)")
+OFF_HEADER = re.compile("(?i:(?:ST)?C?)(?:N?(4n?|n)OFF|(?i:N?OFF))")
+"""Normals are `N` or, if all is lower-case, `n`; `n` before `OFF` means n coordinates."""
+OFF_BINARY = re.compile(rb"(?:\s|#.*\n)*[^\s#]*OFF[ \t]+BINARY")
 
 
 def _without_mark(data: bytes) -> bytes:
@@ -212,7 +214,7 @@ def _obj_index(number: int, word: str, num_vertices: int) -> int:
 
 def _read_off(data: bytes) -> Surface:
     """Read OFF text; texture coordinates, colours and normals of vertices are ignored."""
-    if b"BINARY" in data.partition(b"\n")[0].split()[:2]:
+    if OFF_BINARY.match(data):
         raise MeshError("binary OFF is not read; export it as text, or as binary PLY")
     lines = list(_numbered_lines(_text(data, "OFF")))
     header = OFF_HEADER.fullmatch(lines[0][1][0]) if lines else None

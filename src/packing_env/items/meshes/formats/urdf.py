@@ -18,12 +18,14 @@ from packing_env.items.meshes.formats import readers
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.meshes.primitives import box, revolved
 from packing_env.items.meshes.surface import Matrix, MeshError, Surface, merged
+from packing_env.names import listed
 
 CIRCLE_STEPS = 64
 """Number of facets around cylinders and spheres; a multiple of 4 keeps their extents."""
 DEFINITIONS = ("xacro}property", "xacro}arg", "xacro}macro")
 """Ends of the names of elements that xacro leaves out of its output."""
-
+READ = ("filename", "length", "radius", "rpy", "scale", "size", "xyz")
+"""Attributes of geometry and origins that are read."""
 MACRO = re.compile(r"\$(?:\{[^{}]*\}|\([^()]*\))")
 """What xacro replaces in attributes: `${expression}`, `$(arg NAME)`, `$(find PACKAGE)`."""
 ARGUMENT = re.compile(r"\$\(arg ([^()\s]+)\)")
@@ -40,7 +42,7 @@ def read_tree(path: Path, data: bytes) -> Surface:
         robot = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
         raise MeshError(f"not valid XML ({error}); repair the file, or check its suffix") from error
-    if macro := _first_macro(robot):
+    if macro := _first_macro(path, robot):
         values = "".join(f" {name}:=VALUE" for name in ARGUMENT.findall(macro))
         command = f"xacro {path.name}{values} > expanded.urdf"
         raise MeshError(f"has the macro {macro}; expand it first: {command}")
@@ -60,11 +62,16 @@ def read_tree(path: Path, data: bytes) -> Surface:
             pieces.append(piece.moved(pose @ _origin(element)))
     if not pieces:
         raise MeshError("no visual or collision geometry in it; add some to a link")
-    return merged(pieces, "m")
+    whole = merged(pieces, "m")
+    warned: dict[str, list[str]] = {}  # files by warning
+    for warning in whole.warnings:
+        name, _, text = warning.partition(": ")
+        warned.setdefault(text, []).append(name)
+    return replace(whole, warnings=tuple(f"{listed(warned[text])}: {text}" for text in warned))
 
 
-def _first_macro(robot: ElementTree.Element) -> str:
-    """Return what xacro would replace in a tree, or ""; definitions, which it removes, go."""
+def _first_macro(path: Path, robot: ElementTree.Element) -> str:
+    """Return what xacro would replace in the geometry of a tree, or ""; its definitions go."""
     defined = [
         (above, child)
         for above in robot.iter()
@@ -76,7 +83,12 @@ def _first_macro(robot: ElementTree.Element) -> str:
     for element in robot.iter():
         if "xacro}" in element.tag:
             return f"xacro:{element.tag.partition('}')[2]}"
-        if macro := MACRO.search(" ".join(element.attrib.values())):
+    posed = [each for link in robot.findall("link") for each in _elements(link)]
+    used = [each.find(name) for each in posed for name in ("origin", "geometry/*")]
+    used += [joint.find("origin") for joint in robot.findall("joint")]
+    read = [(name, part.get(name, "")) for part in used if part is not None for name in READ]
+    for name, text in read:
+        if (macro := MACRO.search(text)) and not (name == "filename" and _find(path, text)):
             return macro[0]
     return ""
 
