@@ -223,10 +223,11 @@ def pretrained() -> list[str]:
     return sorted(path.parent.name for path in PRETRAINED.glob(f"*/{MANIFEST}"))
 
 
-def find(path: str | Path) -> Path:
+def find(path: str | Path, *, warn: bool = True) -> Path:
     """Return the newest intact checkpoint of a run; if ``path`` is a checkpoint, return it.
 
-    ``pretrained/NAME`` is a policy of the package, unless such a folder exists here.
+    ``pretrained/NAME`` is a policy of the package, unless such a folder exists here. With ``warn``,
+    a warning says that a newer checkpoint is damaged.
 
     Raises:
         CheckpointError: There is no intact checkpoint.
@@ -261,7 +262,7 @@ def find(path: str | Path) -> Path:
         except CheckpointError as error:
             defects.append(str(error))
             continue
-        if defects:
+        if defects and warn:
             _warn_once(f"{defects[0]}; using {candidate} instead")
         return candidate
     # 3. Otherwise report the defect of the newest one.

@@ -114,13 +114,14 @@ def find(name: str, run_dir: str | None) -> Path | None:
     saves = []
     for run in runs:
         try:
-            newest = checkpoint.find(run)
+            newest = checkpoint.find(run, warn=False)
         except CheckpointError:
-            if run_dir is not None and any((run / checkpoint.FOLDER).glob("[0-9]*")):
+            saved = f"{checkpoint.FOLDER}/[0-9]*/{checkpoint.MANIFEST}"
+            if run_dir is not None and any(run.glob(saved)):
                 raise  # all checkpoints are damaged, and the folder holds a run
             continue
-        saves.append(((newest / checkpoint.MANIFEST).stat().st_mtime_ns, newest))
-    return max(saves)[1] if saves else None
+        saves.append(((newest / checkpoint.MANIFEST).stat().st_mtime_ns, run))
+    return checkpoint.find(max(saves)[1]) if saves else None
 
 
 def run_config(

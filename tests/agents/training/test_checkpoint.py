@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import resource
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import torch
 from tests.agents.conftest import FakeAgent
 
-from agents.training import checkpoint
+from agents.training import checkpoint, resume
 from agents.training.checkpoint import CheckpointError
 from packing_env import PackingEnv
 
@@ -46,7 +47,7 @@ def test_what_was_saved_is_read(saved: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_the_newest_whole_one_is_found(saved: Path, tmp_path: Path, caplog) -> None:
+def test_the_newest_whole_one_is_found(saved: Path, tmp_path: Path, caplog, monkeypatch) -> None:
     newer = checkpoint.save(tmp_path, 16, {"agent": {}}, META)
     assert checkpoint.find(tmp_path) == newer
     assert checkpoint.find(tmp_path / "checkpoints") == newer
@@ -57,6 +58,18 @@ def test_the_newest_whole_one_is_found(saved: Path, tmp_path: Path, caplog) -> N
     (warning,) = caplog.messages  # nobody should believe that these are the newest weights
     assert str(newer) in warning
     assert str(saved) in warning
+    caplog.clear()
+    latest = checkpoint.save(tmp_path / "runs" / "new", 8, {"agent": {}}, META)
+    old = checkpoint.save(tmp_path / "runs" / "old", 8, {"agent": {}}, META)
+    (checkpoint.save(old.parent.parent, 16, {"agent": {}}, META) / "tensors.pt").write_bytes(b"")
+    os.utime(latest / "manifest.json", (time.time() + 9,) * 2)
+    monkeypatch.chdir(tmp_path)
+    assert resume.find("auto", None) == latest.relative_to(tmp_path)
+    assert not caplog.messages  # the damaged run is not the one to resume
+    (latest / "manifest.json").unlink()
+    assert resume.find("auto", "runs/new") is None
+    assert resume.find("auto", None) == old.relative_to(tmp_path)
+    assert len(caplog.messages) == 1
     with pytest.raises(CheckpointError, match=r"truncated or altered"):
         checkpoint.load(newer)
     (saved / "tensors.pt").write_bytes(b"")
