@@ -109,15 +109,27 @@ def test_episode_of_legal_actions() -> None:
             env.step(action)
 
 
+def test_an_error_of_the_device_is_not_blamed_on_the_action(monkeypatch) -> None:
+    env = make()
+    env.reset(seed=0)
+    monkeypatch.setattr(pe.PackingEnv, "device", torch.device("opencl"))  # on no machine
+    with pytest.raises(RuntimeError, match="opencl"):
+        env.step(0)
+
+
 @pytest.mark.parametrize(
-    ("build", "message"),
-    [(gymnasium.make, "reads no options"), (gymnasium.make_vec, "mean reset_mask")],
+    ("build", "options", "message"),
+    [
+        (gymnasium.make, {"reset_masks": [True]}, "reads no options"),
+        (gymnasium.make, {1: 2, "a": 3}, "options \\['1', 'a'\\]"),
+        (gymnasium.make_vec, {"reset_masks": [True]}, "mean reset_mask"),
+    ],
 )
-def test_an_option_that_reset_does_not_read_is_named_once(build, message) -> None:
+def test_an_option_that_reset_does_not_read_is_named_once(build, options, message) -> None:
     env = build("PackingCuboid-v1", pool_size=4)
     with pytest.warns(UserWarning, match=message):
-        env.reset(options={"reset_masks": [True]})
-    env.reset(options={"reset_masks": [True]})
+        env.reset(options=options)
+    env.reset(options=options)
 
 
 @pytest.mark.filterwarnings("ignore:.*is not in Discrete")

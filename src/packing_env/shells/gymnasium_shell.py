@@ -166,7 +166,7 @@ class Shell:
 
     def warn_of_options(self, options: Mapping[str, Any] | None, *known: str) -> None:
         """Warn once if ``reset`` gets options that it does not know."""
-        if unknown := sorted(set(options or ()) - set(known)):
+        if unknown := sorted(map(str, set(options or ()) - set(known))):
             near, read = close_names(unknown[0], known), ", ".join(known) or "no options"
             self._warn("options", f"reset() ignores options {unknown}{near}; it reads {read}")
 
@@ -236,7 +236,7 @@ class Shell:
         dtype, shape = self.env.takes[key]
         kind = "numbers" if dtype.is_floating_point else "whole numbers"
         try:
-            value = torch.as_tensor(action, device=self.env.device)
+            value = torch.as_tensor(action)
         except (RuntimeError, TypeError, ValueError) as error:
             raise TypeError(f"{name}={action!r}; this environment takes {kind}") from error
         if value.is_floating_point() and not dtype.is_floating_point:
@@ -246,7 +246,7 @@ class Shell:
                 f"{name} has shape {tuple(value.shape)}; this environment takes {kind} "
                 f"{tuple(shape)}, with containers as the first axis"
             )
-        return value.to(dtype).reshape(shape)
+        return value.to(self.env.device, dtype).reshape(shape)
 
 
 def _given(env: PackingEnv, num_envs: int, overrides: dict[str, Any]) -> PackingEnv:
