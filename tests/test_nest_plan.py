@@ -182,6 +182,9 @@ def test_the_words_name_the_other_item(nest: Packing, tmp_path: Path) -> None:
         edit(plan, plan["items"])
         return str(violation_of(plan, tmp_path))
 
+    rule = said(lambda plan, _: plan.update(stability="mine"))
+    assert "'mine' is unknown" in rule
+    assert "--import" not in rule  # only plans on heightmaps can have another rule
     assert "10 micrometres too near, from item 0 (cup)" in said(moved(2, 0, 0, -0.01))
     assert "it is around item 1 (peg)" in said(moved(1, 40, 0, 0))
     assert "surface crosses that of item 0 (cup)" in said(moved(1, 20, 0, 0))

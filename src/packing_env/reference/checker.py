@@ -150,12 +150,12 @@ def _lengths(plan: PlanClaim) -> Iterator[Violation]:
 
 def _rule(plan: PlanClaim) -> Iterator[Violation]:
     """Check that the stability rule is known and its tolerance valid."""
-    known = STABILITY_RULES[plan.geometry]
-    if plan.geometry == "maps":
-        known = tuple(dict.fromkeys((*known, *stability.RULES)))  # the user may have added some
+    known, own = STABILITY_RULES[plan.geometry], ""
+    if plan.geometry == "maps":  # the user may have added some
+        known = tuple(dict.fromkeys((*known, *stability.RULES)))
+        own = "; register a rule of your own first (packing check --import MODULE)"
     if plan.stability not in known:
         reason = f"stability rule {plan.stability!r} is unknown; known: {', '.join(sorted(known))}"
-        own = "; register a rule of your own first (packing check --import MODULE)"
         yield _wrong("stability", repr(plan.stability), reason + own)
     if plan.contact_tol < 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
