@@ -169,8 +169,20 @@ def test_meshes_in_memory_are_written_with_the_plan(
     run: Callable[..., Plan], tmp_path: Path
 ) -> None:
     meshes = [tetrahedron(), tetrahedron().scaled(1.5), tetrahedron()]
-    files = planner.save(run(meshes, (0.1, 0.1, 0.1), 0.3), tmp_path / "a", size=64)
-    assert len(list((tmp_path / "a").glob("packed-mesh-*.ply"))) == len(meshes)
+    plan = run(meshes, (0.1, 0.1, 0.1), 0.3)
+    (tmp_path / "a").mkdir()
+    own = tmp_path / "a" / "packed-mesh-1.ply"
+    own.write_text("not of a plan")
+    for _ in range(2):  # equal meshes share a file, also with an earlier plan
+        files = planner.save(plan, tmp_path / "a", size=64)
+        written = sorted(file.name for file in files if file.suffix == ".ply")
+        assert written == ["packed-mesh-2.ply", "packed-mesh-3.ply"]
+        assert len(list((tmp_path / "a").glob("*.ply"))) == 3
+    assert own.read_text() == "not of a plan"
+    again = planner.save(run([str(files[-1])], (0.1, 0.1, 0.1), 0.1, unit="m"), tmp_path / "a")
+    assert check_plan(again[0]).holds  # its source is still there
+    own.unlink()
+    files = planner.save(plan, tmp_path / "a", size=64)
     moved = (tmp_path / "a").rename(tmp_path / "b")
     report = check_plan(moved / files[0].name)
     assert (report.holds, report.items) == (True, len(meshes))

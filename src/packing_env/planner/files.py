@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -33,8 +35,9 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) 
     The files are ``plan.json``, ``packed.stl``, ``positions.csv``, ``packed.png``, ``packed.html``
     and ``packed.glb``. Several containers give ``plan-1.json`` ... and ``packed-1.stl`` ...
     The files of an earlier plan are removed. Lengths in the CSV and STL files are in the plan's
-    unit. Meshes made in memory are written to ``packed-mesh-1.ply``, ..., which the plan names. If
-    a file cannot be made, no file is written and an earlier plan stays.
+    unit. Meshes made in memory are written to ``packed-mesh-1.ply``, ..., which the plan names;
+    such files stay, since other plans may name them. If a file cannot be made, no file is written
+    and an earlier plan stays.
 
     Args:
         plan: The plan; with no packed part only the CSV is written.
@@ -56,7 +59,7 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) 
         meshes, packings = _with_files(plan.containers, Path(drafts), place)
         files = _write(replace(plan, containers=packings), Path(drafts), size, pdf) + meshes
         for old in place.iterdir():
-            if OUTPUT.fullmatch(old.name):
+            if OUTPUT.fullmatch(old.name) and old.suffix != ".ply":
                 old.unlink()
         return [file.replace(place / file.name) for file in files]
 
@@ -72,17 +75,30 @@ def _with_files(
         for item in packing.items:
             if (mesh := item.mesh) is not None and not mesh.source.path:
                 if id(mesh) not in files:
-                    files[id(mesh)] = drafts / f"packed-mesh-{len(files) + 1}.ply"
-                    _write_ply(files[id(mesh)], mesh)
+                    files[id(mesh)] = _write_mesh(mesh, drafts, place)
                 source = str(place / files[id(mesh)].name)
                 item = replace(item, source=source, unit="m", scale=1.0)
             items.append(item)
         named.append(replace(packing, items=tuple(items)))
-    return list(files.values()), tuple(named)
+    return list(dict.fromkeys(files.values())), tuple(named)
 
 
-def _write_ply(path: Path, mesh: Mesh) -> None:
-    """Write a mesh in metres, in double precision: reading it gives equal vertices."""
+def _write_mesh(mesh: Mesh, drafts: Path, place: Path) -> Path:
+    """Write a mesh under the first number at which no file is, or one with this content."""
+    content = _ply(mesh)
+    names = (f"packed-mesh-{number}.ply" for number in itertools.count(1))
+    pairs = ((drafts / name, place / name) for name in names)
+    draft = next(pair[0] for pair in pairs if all(_is_free(file, content) for file in pair))
+    draft.write_bytes(content)
+    return draft
+
+
+def _is_free(file: Path, content: bytes) -> bool:
+    return not os.path.lexists(file) or (file.is_file() and file.read_bytes() == content)
+
+
+def _ply(mesh: Mesh) -> bytes:
+    """Return a mesh in metres, in double precision: reading it gives equal vertices."""
     faces = np.zeros(len(mesh.faces), [("number", "u1"), ("corners", "<i4", 3)])
     faces["number"], faces["corners"] = 3, mesh.faces
     axes = "".join(f"property double {axis}\n" for axis in "xyz")
@@ -91,7 +107,7 @@ def _write_ply(path: Path, mesh: Mesh) -> None:
         f"element face {len(faces)}\nproperty list uchar int vertex_indices\nend_header\n"
     )
     vertices = mesh.vertices.numpy().astype("<f8")
-    path.write_bytes(header.encode() + vertices.tobytes() + faces.tobytes())
+    return header.encode() + vertices.tobytes() + faces.tobytes()
 
 
 def _write(plan: Plan, place: Path, size: int, pdf: bool) -> list[Path]:
