@@ -169,6 +169,44 @@ def test_of_the_voxels_that_divide_boxes_those_that_divide_the_container_are_tak
     assert counts == pytest.approx(counts.round(), abs=1e-9)
 
 
+@pytest.mark.parametrize("seconds", [1.0, 2.0, 5.0, 60.0])
+@pytest.mark.parametrize(
+    ("size", "boxes"),
+    [
+        ("150x100x100mm", [(85, 100, 30), (65, 100, 30), (85, 100, 70), (65, 85, 70)]),
+        ("200x110x130mm", [(40, 110, 45), (160, 110, 45), (40, 110, 85), (160, 80, 85)]),
+    ],
+)
+def test_the_default_voxels_divide_boxes_beside_a_mesh(
+    size: str, boxes: list[tuple[int, int, int]], seconds: float
+) -> None:
+    (kind,) = read_containers(size)
+    order = [Part(mesh=tetrahedron()), *(Part(sides=sides, unit="mm") for sides in boxes)]
+    count = 0.005 / default_cell(order, kind, Constraints(), None, seconds)
+    assert count == pytest.approx(round(count), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sides", "stated", "words"),
+    [
+        ((71, 53, 37), True, "voxels; --cell 1mm divides them"),
+        ((71.0001, 53.0002, 37.0003), True, "whole voxels"),
+        ((71, 53, 37), False, "voxels; --cell 1mm divides them"),
+        ((71.0001, 53.0002, 37.0003), False, ""),
+    ],
+)
+def test_a_warning_that_voxels_do_not_divide_boxes_is_given_where_it_helps(
+    sides: tuple[float, float, float], stated: bool, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (kind,) = read_containers("389x409x397mm")
+    box = Part(sides=sides, unit="mm")
+    if not stated:
+        box = Part(mesh=box_mesh(*(side / 1000 for side in sides)))
+    default_cell([Part(mesh=tetrahedron()), box], kind, Constraints(), None, 1.0)
+    assert bool(caplog.messages) == bool(words)
+    assert words in caplog.text
+
+
 @pytest.mark.parametrize(
     ("sides", "size", "gap"),
     [
@@ -363,7 +401,11 @@ def test_finer_turns_about_z() -> None:
         ({"cell": "7cm"}, "cell"),
         ({"parts": Fill([cube(2)]), "lowest": True}, "lowest"),
         ({"parts": [cube(2, 6000)], "cell": CELL}, "pieces"),
-        ({"parts": [Part(sides=(6, 6, 1), unit="cm")], "cell": "7mm"}, "smaller cell"),
+        ({"parts": [Part(sides=(6, 6, 1), unit="cm")], "cell": "7mm"}, "or use packing pack"),
+        (
+            {"parts": [Part(mesh=tetrahedron().scaled(1.2))], "cell": "7mm"},
+            "smaller cell that divides the sides of container and parts$",
+        ),
     ],
 )
 def test_mistakes_are_named(options: dict[str, object], named: str) -> None:

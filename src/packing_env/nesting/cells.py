@@ -75,13 +75,17 @@ def default_cell(
         # 3. Other parts, too: voxels that divide the lengths, but no larger ones than without them.
         if divided := best([common_unit([*lengths, *inner]), common], free):
             return divided
-    if not any(boxes):
-        return free
+    # 4. If none of this size divides stated sides, the largest of the smaller ones that do.
+    for unit in (common_unit([*lengths, *inner]), common) if any(stated) else ():
+        side = unit / math.ceil(float(unit) / free - 1e-9)
+        if volume <= VOXELS / _RANGE[0] ** 3 * side**3:
+            return float(side)
     remedy = ""
-    if volume <= MAX_VOXELS * common**3:
+    if any(boxes) and volume <= MAX_VOXELS * common**3:
         cell = f"--cell {1e3 * float(common):.6g}mm"
         remedy = f"; {cell} divides them, but the search then takes more time"
-    _LOGGER.warning("sides of boxes are rounded up to whole voxels%s", remedy)
+    if any(stated) or remedy:
+        _LOGGER.warning("sides of boxes are rounded up to whole voxels%s", remedy)
     return free
 
 

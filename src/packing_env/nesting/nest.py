@@ -170,10 +170,12 @@ def _level(
     if not any(level.rows[: len(sources)]):
         free = size - 2 * room.walls
         if any(part.fits(rotation, free) for part in sources for rotation in part.rotations):
+            boxes = all(part.is_box for part in order)
+            pack = ", or use packing pack: boxes need no cells" if boxes else ""
             raise ParameterError(
                 f"cell={side:g} m: the parts fit into the container, but not into its "
                 f"{' x '.join(map(str, level.container))} whole voxels; give a smaller cell that "
-                "divides the sides of container and parts, or use packing pack: boxes need no cells"
+                f"divides the sides of container and parts{pack}"
             )
 
         def reason(number: int) -> str:
