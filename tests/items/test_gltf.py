@@ -124,8 +124,9 @@ def test_many_hidden_nodes_give_one_short_warning(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stated", [None, [], {}, {"visible": None}, {"visible": True}])
 def test_only_nodes_that_state_it_are_hidden(tmp_path: Path, stated: Any) -> None:
-    nodes = [{"mesh": 0, "extensions": {"KHR_node_visibility": stated}}]
-    mesh = load_mesh(write_glb(tmp_path / "a.glb", SIDES, nodes=nodes))
+    nodes = [{"mesh": 0, "extensions": {"KHR_node_visibility": stated}}, {"extensions": stated}]
+    write_glb(tmp_path / "a.glb", SIDES, nodes=nodes, scenes=[{"nodes": [0, 1]}])
+    mesh = load_mesh(tmp_path / "a.glb")
     assert mesh.volume == pytest.approx(math.prod(SIDES))
     assert not mesh.warnings
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -133,8 +133,7 @@ class _Document:
             if index in self.poses:
                 raise damaged(f"node {index} has several parents")
             matrix = self.poses[index] = above @ _pose(node)
-            stated = node.get("extensions", {}).get(VISIBILITY)
-            seen = seen and not (isinstance(stated, Mapping) and stated.get("visible") is False)
+            seen = seen and not _is_hidden(node)
             if "mesh" in node and seen:
                 placed.append((node, matrix))
             elif "mesh" in node:
@@ -350,6 +349,12 @@ class _Document:
         if not uri.startswith(_DATA_URI):
             raise MeshError(f"refers to the file {uri!r}; export it as a single GLB")
         return base64.b64decode(uri.partition(",")[2], validate=True)
+
+
+def _is_hidden(node: Mapping[str, Any]) -> bool:
+    with suppress(LookupError, TypeError):
+        return node["extensions"][VISIBILITY]["visible"] is False
+    return False
 
 
 def _instancing(node: Mapping[str, Any]) -> Mapping[str, Any]:
