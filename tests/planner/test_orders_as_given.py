@@ -56,6 +56,15 @@ LONG = [("1250.5x1120.25x90", ("2501/2", "4481/4", "90"), 6, "mm")]
 HUGE = ("1.2e+07x1100x1100", ("12000000", "1100", "1100"), 1, "mm")
 METRES = ("3/250", "1/100", "9/1000")
 BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
+ORDERS_OF_SIDES = (
+    "Package LxWxH", "Box LxWxH (mm)", "Carton L x W x H mm", "Product LxWxH in mm",
+    "PKG L*W*H(mm)", "Box_LxWxH_mm", "L_x_W_x_H", "l_x_w_x_h_mm", "L-x-W-x-H",
+    "L. x W. x H. (mm)", "LxWxH: (mm)",
+)  # fmt: skip
+PLURALS = (
+    "QTY/CTNS", "Qty / boxes", "Quantity/Pallets", "Qté/colis", "Stück/Kartons",
+    "No. of packages/ctns",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -139,6 +148,11 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("Item;W x L x H in mm;Qty/pcs\nmug;12x10x9;6\n", MUG),
         ("Teil;Maße (BxTxH);Stk\nmug;12x10x9;6\n", MUG),
         ("name,Outer dimensions LxWxH (mm),qty\nmug,12x10x9,6\n", MUG),
+        *((f"name;{title};qty\nmug;12x10x9;6\n", MUG) for title in ORDERS_OF_SIDES),
+        ("Name;Package LxWxH (mm);;;Qty\n;L;W;H;\nmug;12;10;9;6\n", MUG),
+        ("Miller Ltd., London\nLxWxH;qty;name\n12x10x9;6;mug\n", MUG),
+        # packages of a quantity; pcs/ctn counts what is in one
+        *((f"name;dx;dy;dz;{title}\nmug;12;10;9;6\n", MUG) for title in PLURALS),
         ("itemName,lengthMm,widthMm,heightMm,orderQty,UoM\nmug,12,10,9,6,mm\n", MUG),
         ("name,Dimensions (LxWxH),qty\nmug,12x10x9 mm,6\n", MUG),
         ("Teil;Maße (L x B x H in mm);Stk\nmug;12x10x9;6\n", MUG),
@@ -325,7 +339,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("No,dx,dy,dz\n6,1,2,3\n2,4,5,6\n", "'No' may count rows or boxes"),
         ("Nr;dx;dy;dz\n40;1;2;3\n", "'Nr' may count rows or boxes"),
         ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
-        ("dx,dy,dz,pcs/ctn\n1,2,3,40\n", "line 1: 'pcs/ctn' is not supported"),
+        *(
+            (f"dx,dy,dz,{title}\n1,2,3,40\n", f"line 1: '{title}' is not supported")
+            for title in ("pcs/ctn", "Qty/box", "数量/箱")
+        ),
         ("name,Inner LxWxH\na,1x2x3\n", "line 1: 'Inner LxWxH' is not supported"),
         ("name,Size (HxWxL)\na,1x2x3\n", "line 1: 'Size .HxWxL.': unit 'HxWxL' is unknown"),
         (",dx,dy,dz\n0,1,2,3\n", "line 2: '0' in column 1, without a name; .* remove it"),
@@ -609,6 +626,12 @@ def test_handling_as_people_write_it(name: str, write: Write) -> None:
         ("weight", "1,5 t", 1500),
         ("weight (lb)", "10", 4.5359237),
         ("weight_lbs", "10", 4.5359237),
+        ("Weight per unit (lb)", "10", 4.5359237),
+        ("Weight/pcs (g)", "250", 0.25),
+        *(
+            (f"weight{each}", "400", 400)
+            for each in (" per piece", "/pc", "_pc", " per box", " per carton (kg)", " each")
+        ),
         ("weight [g]", "250", 0.25),
         ("weight", "1\u00a0250,5 kg", 1250.5),
         ("Gewicht", "7 1/2 kg", 7.5),

@@ -14,19 +14,21 @@ from typing import NamedTuple
 from packing_env.names import close_names
 from packing_env.planner.reading.lengths import num_lengths
 from packing_env.planner.reading.synonyms import (
-    COUNTS,
+    AXES,
     IN,
     MEANING,
     NET,
     PACKAGES,
     PIECES,
+    SINGLE,
     YES_NO,
     meaning,
     plain,
+    without_order,
 )
 from packing_env.planner.reading.tables import Columns, Header, OrderError, Table
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
-from packing_env.values import is_unit, keyboard_signs, read_unit
+from packing_env.values import is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -36,22 +38,13 @@ LEFT_OUT = "-"
 """Key of a column that the user leaves out."""
 OF_PALLETS = ("deck", "overhang")
 """Keys of a container's lengths that are read as texts; their titles may also state the unit."""
-_AXES = (
-    ("x", "y", "z"), ("length", "width", "height"), ("width", "depth", "height"),
-    ("length", "depth", "height"), ("length", "width", "depth"),
-)  # fmt: skip
-"""Sets of column names that mean ``dx, dy, dz``."""
-_ORDERS = (*_AXES, ("width", "length", "height"))
-"""Orders of sides in one cell that end with the height; ``turn`` keeps the first along x."""
-_MEASURES = frozenset(word for axes in _AXES for word in axes)
+_MEASURES = frozenset(word for axes in AXES for word in axes)
 _WITH_UNITS = (*_MEASURES, "sides", *WEIGHTS)
 _WEIGHT_NAMES = ("lbs", "kgs", "grams")
 """Units that alone name a column of weights; not pounds, which may be a price."""
 _UNCLEAR = ("in", "to", "t", "g", "m")
 """Units that may be words at the end of a title, as in ``stack up to``."""
 _WITH_UNIT = re.compile(r"(.*)[(\[]([^()\[\]]+)[)\]]", re.DOTALL)
-_ORDER = re.compile(r"\b([^\W\d_x]+)\s*[x*]\s*([^\W\d_x]+)\s*[x*]\s*([^\W\d_x]+)", re.IGNORECASE)
-"""The order of the sides, perhaps beside their name, as in ``Dimensions (L x W x H)``."""
 _EITHER = {
     "nombre": ("name", "quantity"),
     **dict.fromkeys(("rotatable", "drehbar"), ("turn", "tiltable")),
@@ -280,7 +273,7 @@ def _column(title: str, columns: Columns) -> _Column:
     columns.matched.add(same_title(title))
     if not stated:
         return _Column(title, plain(title), LEFT_OUT, stated=True)
-    _, unit, bracket = _split_unit(_without_order(title))
+    _, unit, bracket = _split_unit(without_order(title))
     clear = bracket or unit not in _UNCLEAR
     if clear and (is_unit(unit) or is_weight_unit(unit)) and _takes_unit(stated, columns):
         stated = f"{stated} ({unit})"
@@ -298,7 +291,7 @@ def _takes_unit(name: str, columns: Columns) -> bool:
 
 def _read_column(title: str, name: str, columns: Columns) -> _Column:
     """Return the meaning of a name, for the column with this title."""
-    bare = _without_order(name)
+    bare = without_order(name)
     word = _word(bare, columns)
     if meaning(word) != word or word in (*MEANING, *columns.keys, *_EITHER, ""):
         return _Column(title, word, _key(word, columns))
@@ -314,7 +307,7 @@ def _read_column(title: str, name: str, columns: Columns) -> _Column:
             raise OrderError(f"{title!r}: unit {unit!r} is unknown{hint}")
     if key in WEIGHTS and (bracket or is_weight_unit(unit)):
         return _Column(title, stem, key, weight_unit(repr(title), unit))
-    of_each = "/" in name and plain(unit) not in COUNTS  # pcs/carton counts what is inside
+    of_each = "/" in name and plain(unit) in SINGLE  # pcs/carton counts what is inside
     if key in ("quantity", columns.count) and plain(unit) in PIECES and not of_each:
         return _Column(title, stem, key)
     if bracket and key in columns.keys and _is_yes_no(unit):
@@ -345,17 +338,6 @@ def _word(name: str, columns: Columns) -> str:
 def _is_yes_no(text: str) -> bool:
     """Return whether a text is a word for yes and one for no, as in ``Y/N``."""
     return sorted(YES_NO.get(word, 2) for word in plain(text).split("_")) == [False, True]
-
-
-def _without_order(title: str) -> str:
-    """Return a name of the sides without their order, and without brackets."""
-    text = keyboard_signs(title)
-    order = _ORDER.search(text)
-    if order is None or tuple(meaning(plain(word)) for word in order.groups()) not in _ORDERS:
-        return title
-    bare = re.sub(r"[()\[\]]", " ", f"{text[: order.start()]} {text[order.end() :]}")
-    words = (plain(bare), *plain(bare).split("_"))
-    return bare if any(meaning(word) == "sides" for word in words) else f"size {bare}"
 
 
 def _key(word: str, columns: Columns) -> str:
@@ -389,7 +371,7 @@ def axes_of(titles: Mapping[str, str]) -> dict[str, str]:
         OrderError: The names are not three sides.
     """
     measures = [key for key in titles if key in _MEASURES]
-    axes = next((axes for axes in _AXES if set(measures) <= set(axes)), None)
+    axes = next((axes for axes in AXES if set(measures) <= set(axes)), None)
     names = ", ".join(repr(titles[key]) for key in measures)
     if axes is None or (len(measures) == 3 and set(measures) != set(axes)):
         raise OrderError(f"{names} are not three sides; name them dx, dy, dz")

@@ -12,6 +12,13 @@ from typing import Any
 
 from packing_env.values import keyboard_signs
 
+AXES = (
+    ("x", "y", "z"), ("length", "width", "height"), ("width", "depth", "height"),
+    ("length", "depth", "height"), ("length", "width", "depth"),
+)  # fmt: skip
+"""Sets of column names that mean ``dx, dy, dz``."""
+_ORDERS = (*AXES, ("width", "length", "height"))
+"""Orders of sides in one cell that end with the height; ``turn`` keeps the first along x."""
 _SYNONYMS = {
     "length": "l len länge laenge longueur long largo longitud lunghezza lung lengte długość dł "
     "comprimento длина дл 长 长度 長 長度 長さ 縦 たて "
@@ -63,10 +70,11 @@ _SYNONYMS = {
     "unit_of_dimension abmessungseinheit längeneinheit maßeinheit einheit unité unidad unità "
     "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位 "
     "birim jednotka enhet enhed mértékegység yksikkö 단위",
-    "weight": "mass wt unit_weight gewicht masse gross_wt gross_mass g.w g_w gw "
-    "stückgewicht stueckgewicht poids peso masa waga gross_weight bruttogewicht poids_brut "
-    "peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто масса_брутто 重量 重さ "
-    "毛重 单重 單重 质量 質量 kg gew "
+    "weight": "mass wt unit_weight weight_pc weight_pcs weight_per_piece weight_per_pc "
+    "weight_per_unit weight_per_box weight_per_carton weight_each gewicht masse gross_wt "
+    "gross_mass g.w g_w gw stückgewicht stueckgewicht poids peso masa waga gross_weight "
+    "bruttogewicht poids_brut peso_bruto peso_lordo brutogewicht waga_brutto вес масса "
+    "вес_брутто масса_брутто 重量 重さ 毛重 单重 單重 质量 質量 kg gew "
     "ağırlık hmotnost váha vikt vekt vægt poids_unitaire peso_unitario einzelgewicht súly tömeg "
     "bruttó_súly bruttó_tömeg paino massa bruttopaino 무게 중량 총중량",
     "weight_unit": "weight_units weight_uom wt_uom wt_unit unit_of_weight gewichtseinheit gew.einh "
@@ -124,8 +132,7 @@ _COUNTS = (
     "шт штук 个 個 件 台 本 枚 只 db kpl 개"
 )
 _PACKAGE = (
-    "box carton ctn case package pkg parcel crate pallet pallets karton kiste paket caja koli 箱 "
-    "박스"
+    "box carton ctn case package pkg parcel crate pallet karton kiste paket caja koli 箱 박스"
 )
 _TOTALS = (
     "total totals sum subtotal grand_total summe gesamt gesamtsumme zwischensumme somme "
@@ -145,6 +152,11 @@ _OF_GOODS = (
 IN = ("_in", "_en", "_w", "_в")
 """Words between a name and a unit: Gewicht in kg, poids en kg, waga w kg."""
 _PLAIN = str.maketrans("łı", "li")
+_SIGN = r"[\s_.-]*[x*][\s_.-]*"
+_ORDER = re.compile(
+    rf"(?<![^\W\d_])(?=([^\W\d_x]+){_SIGN}([^\W\d_x]+){_SIGN}([^\W\d_x]+))", re.IGNORECASE
+)
+"""Three names of sides, perhaps beside other words, as in ``Box L x W x H (cm)``."""
 _TIMES = re.compile(r"(?<=\w)\s*\*\s*(?=\w)")
 _CAMEL = re.compile(r"(?<=[a-z]{2})(?=[A-Z])")
 """The places of underscores in lengthCm; not in LxWxH or UoM."""
@@ -186,6 +198,22 @@ def meaning(word: str) -> str:
     return MEANING.get(word.replace("_", ""), word)  # ArtikelNummer
 
 
+def without_order(title: str) -> str:
+    """Return a title with ``size`` for the order of the sides, as in ``Package LxWxH (cm)``.
+
+    Beside a name of the sides, as in ``Dimensions (L x W x H)``, the order goes.
+    """
+    text = keyboard_signs(title)
+    for order in _ORDER.finditer(text):
+        if tuple(meaning(plain(word)) for word in order.groups()) in _ORDERS:
+            parts = text[: order.start()], text[order.end(3) :].lstrip(".:")
+            before, after = (re.sub(r"[()\[\]]", " ", each) for each in parts)
+            word = plain(f"{before} {after}")
+            named = any(meaning(each) == "sides" for each in (word, *word.split("_")))
+            return f"{before} {'' if named else 'size'} {after}"
+    return title
+
+
 def numbers_goods(word: str) -> bool:
     """Return whether a name of row numbers names what it numbers, as in ``Carton No.``."""
     return word.partition("_")[0] in _GOODS
@@ -197,7 +225,9 @@ YES_NO = dict.fromkeys(map(plain, _YES.split()), True) | dict.fromkeys(
 """Words of a cell that is true or false."""
 COUNTS = frozenset(map(plain, _COUNTS.split()))
 """Units of a quantity, also before it; a ``Box 12`` may be a box of 12."""
-PIECES = COUNTS | frozenset(map(plain, _PACKAGE.split())) | PACKAGES
+SINGLE = frozenset(map(plain, _PACKAGE.split()))
+"""One package; ``pcs/carton`` counts the pieces in it."""
+PIECES = COUNTS | SINGLE | PACKAGES | {"pallets"}
 """Units after a quantity."""
 _COUNT = re.compile(r"(?:([^\W\d_][^\d+-]*)|\*\s*)?([+-]?\d(?:.*\d)?[.,]?)\s*([^\W\d_]\D*)?")
 _DASHES = frozenset(("-", "--", "---", "–", "—"))

@@ -20,7 +20,7 @@ from typing import Any
 
 from packing_env import files
 from packing_env.planner.reading.lengths import like_number
-from packing_env.planner.reading.synonyms import MEANING, meaning, plain
+from packing_env.planner.reading.synonyms import MEANING, meaning, plain, without_order
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -206,7 +206,8 @@ def _decoded(path: Path, data: bytes) -> str:
 
 def _num_names(cells: Sequence[str]) -> int:
     """Return how many cells are names of columns, perhaps with a unit in brackets."""
-    return sum(meaning(plain(_CELL.split(cell.strip('"'))[0])) in MEANING for cell in cells)
+    names = (without_order(_CELL.split(cell.strip('"'))[0]) for cell in cells)
+    return sum(meaning(plain(name)) in MEANING for name in names)
 
 
 def read_csv(path: Path) -> Table:
