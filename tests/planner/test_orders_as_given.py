@@ -327,6 +327,12 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("sides;qty\n1.200x800,5x600 mm;2\n", "may be 1.2"),
         ("dx,dy,dz\n1 200,800,600\n", "separators of thousands"),
         ("dx,dy,dz\n0.5\u00a0200,800,600\n", "is not a number"),
+        # line breaks, tabs and several spaces do not separate thousands
+        *(
+            (f'{names}\n"12{space}500",{sides}\n', "500' is not a number")
+            for space in ("\n", "\t", " \n", "\n ", "  ", "\u00a0\u202f")
+            for names, sides in (("dx,dy,dz", "2,3"), ("qty,size", "1x2x3"), ("kg,size", "1x2x3"))
+        ),
         ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
         ("dx,dy,dz,quantity\n1,2,3,-1\n", "line 2: quantity of 1x2x3=-1 must be .* at least 0"),
         ("dx,dy,dz,quantity\n1,2,3,0\n", "quantity of every part is 0: 1x2x3"),

@@ -102,14 +102,15 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
 
 
 def _plain(text: str) -> str:
-    """Return a text with signs of a keyboard and single spaces; ½ becomes 1/2.
+    """Return a text with signs of a keyboard; ½ becomes 1/2, and a run of spaces a line break.
 
     On a long run of spaces, the patterns would take time in proportion to the square of its length.
+    Only a single space may separate thousands; a line break or a tab does not.
     """
     text = keyboard_signs(text)
     for sign, fraction in _VULGAR.items():
         text = text.replace(sign, f" {fraction}")
-    return " ".join(text.split())
+    return re.sub(r"\s{2,}|[^\S ]", "\n", text.strip())
 
 
 def _without_groups(value: str, text: str, decimal_comma: bool) -> str:
