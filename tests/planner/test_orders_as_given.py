@@ -833,7 +833,7 @@ def test_workbooks(tmp_path: Path) -> None:
     ):
         cell.number_format = shown or cell.number_format
     for cell, shown in zip(
-        book["No header"][1][1:4], ('0.0" cm"', r"0\c\m", r"0.0\ \c\m"), strict=True
+        book["No header"][1][1:4], (r'#\.##0.0" cm"', r"0\-0\c\m", r"0.0\ \c\m"), strict=True
     ):
         cell.number_format = shown
     for cell in book["Tiny"][2]:

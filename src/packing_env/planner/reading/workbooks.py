@@ -142,8 +142,10 @@ def _with_unit(text: str, number_format: str) -> str:
 
     Decimals before a unit get a zero, so that 1.125 is not read as 1125.
     """
-    match = _SHOWN.search(number_format)
-    unit = match and (match[1] or (match[2] or "").replace("\\", "")).strip()
-    if not unit or not (is_unit(unit) or is_weight_unit(unit)):
-        return text
-    return f"{text}{'0' if '.' in text else ''} {unit}"
+    for match in _SHOWN.finditer(number_format):
+        unit = (match[1] or (match[2] or "").replace("\\", "")).strip()
+        if is_unit(unit) or is_weight_unit(unit):
+            return f"{text}{'0' if '.' in text else ''} {unit}"
+        if match[2] is None:  # other words than units; a mark such as \\. may precede a unit
+            break
+    return text
