@@ -425,6 +425,11 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,weight (lb)\n1,2,3,4kg\n", "line 2: .*the header states lb; use one unit"),
         ("dx,dy,dz,weight\n1,2,3,4 stone\n", "line 2: weight='4 stone': 'stone' is not a unit of"),
         ("dx,dy,dz,N.W.,Net weight\n1,2,3,4,5\n", "'N.W.' and 'Net weight' mean the same"),
+        (
+            "dx,dy,dz,N.W.,G.W.\n1,2,3,4,5\n1,2,3,4,\n",
+            "line 3: G.W. is empty, but not N.W.; give G.W. in all rows",
+        ),
+        ("dx,dy,dz,N.W.,G.W.\n1,2,3,4,5\n,,,4,5\n", "line 3: looks like a row of totals"),
         # long runs of one character take no time
         *(
             (f"sides,qty,kg ({run}\n1x2x3,1{run}?,4\n", "'kg .* is not supported")
@@ -462,9 +467,9 @@ def test_what_is_not_understood_is_refused(text: str, message: str, write: Write
 def test_the_gross_weight_counts_beside_the_net_weight(
     write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = write("dx,dy,dz,N.W. (lb),unit,G.W.\n1,2,3,4,mm,5\n")
-    assert read_parts(file)[0].handling == {"weight": 5}
-    assert "N.W. (lb) as net weight (unused), G.W. as weight" in caplog.text
+    file = write("dx,dy,dz,N.W. (lb),unit,G.W.\n1,2,3,4,mm,5\n1,2,3,-,mm,\n")
+    assert [part.handling for part in read_parts(file)] == [{"weight": 5}, {}]
+    assert "N.W. (lb) as net weight (unused), G.W. as weight of one piece" in caplog.text
 
 
 EXPORTS = {

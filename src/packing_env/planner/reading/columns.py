@@ -36,9 +36,12 @@ SIDES = ("dx", "dy", "dz")
 WEIGHTS = ("weight", "max_load", "weight_limit")
 LEFT_OUT = "-"
 """Key of a column that the user leaves out."""
+NET_WEIGHT = "net weight"
+"""Key of a column of net weights beside one of gross weights, which count."""
 OF_PALLETS = ("deck", "overhang")
 """Keys of a container's lengths that are read as texts; their titles may also state the unit."""
 _MEASURES = frozenset(word for axes in AXES for word in axes)
+_IN_FULL = {"weight": "weight of one piece", NET_WEIGHT: "net weight (unused)"}
 _WITH_UNITS = (*_MEASURES, "sides", *WEIGHTS)
 _WEIGHT_NAMES = ("lbs", "kgs", "grams")
 """Units that alone name a column of weights; not pounds, which may be a price."""
@@ -164,8 +167,8 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
     meanings = [each.key for each in read]
     read = [_of_either(each, meanings, columns) for each in read]
     if not all(each.is_net for each in read if each.key == "weight"):  # the gross weight counts
-        read = [e._replace(key=LEFT_OUT, unit="") if e.is_net else e for e in read]
-    known = (*columns.keys, *_MEASURES, LEFT_OUT, "")
+        read = [e._replace(key=NET_WEIGHT, unit="") if e.is_net else e for e in read]
+    known = (*columns.keys, *_MEASURES, LEFT_OUT, NET_WEIGHT, "")
     # Beside the name of a pallet, a number of packages may count what is on it.
     on_pallet = any(each.word.startswith("pal") for each in read)
     unknown = [
@@ -204,9 +207,9 @@ def _header(titled: Sequence[str], columns: Columns) -> Header:
         units if differ else {},
         {each.key: each.unit for each in read if each.unit and each.key in WEIGHTS},
         [
-            f"{each.title} as {'net weight (unused)' if each.key == LEFT_OUT else each.key}"
+            f"{each.title} as {_IN_FULL.get(each.key, each.key)}"
             for each in read
-            if (each.key != LEFT_OUT or each.is_net) and each.word not in (each.key, *columns.keys)
+            if each.key != LEFT_OUT and each.word not in (each.key, *columns.keys)
         ],
     )
 

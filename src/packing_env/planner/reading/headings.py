@@ -15,6 +15,7 @@ from typing import Any
 
 from packing_env.planner.reading.columns import (
     LEFT_OUT,
+    NET_WEIGHT,
     OF_PALLETS,
     WEIGHTS,
     axes_of,
@@ -38,7 +39,7 @@ from packing_env.values import is_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-_SUMS = {"quantity", "weight", "value", "cost", "unit", "weight_unit"}
+_SUMS = {"quantity", "weight", NET_WEIGHT, "value", "cost", "unit", "weight_unit"}
 """Columns that a row of totals fills."""
 _WORD = re.compile(r"[\s_()\[\]]+")
 _LETTERS = re.compile(r"[(\[]?([^\W\d_]+)[)\]]?")

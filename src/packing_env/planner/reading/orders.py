@@ -21,6 +21,7 @@ from packing_env import files
 from packing_env.planner.reading import tables
 from packing_env.planner.reading.columns import (
     LEFT_OUT,
+    NET_WEIGHT,
     OF_PALLETS,
     SIDES,
     WEIGHTS,
@@ -142,6 +143,11 @@ def _entries(
                 name = header.title("quantity")
                 raise OrderError(f"{name} is empty; write a number, or 0 to leave the part out")
             check_single(str(values.get("row", "")), header.title("row"))
+            if values.pop(NET_WEIGHT, "") != "" and values.get("weight") == "":
+                raise OrderError(
+                    f"{header.title('weight')} is empty, but not {header.title(NET_WEIGHT)}; give "
+                    f"{header.title('weight')} in all rows"
+                )
             own = with_weight_unit(header, values)
             known = {
                 key: typed(key, value, comma, own) for key, value in values.items() if value != ""
