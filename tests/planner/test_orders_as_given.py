@@ -215,6 +215,7 @@ ENCODINGS = {
     "latin-1": (LATIN, "Kühlbox"),
     "cp1252": (LATIN, "Kühlbox"),
     # names of columns show an older encoding
+    "cp1250, hu": ("Megnevezés;Hossz (mm);Szélesség;Magasság;Darab", "Külső fedő, hűtő"),
     "cp1250": ("Nazwa;Długość [mm];Szerokość;Wysokość;Ilość [szt.]", "Żółty"),
     "iso8859_2": ("Nazwa;Długość [mm];Szerokość;Wysokość;Ilość (szt.)", "Żółty"),
     "cp1254": ("Ürün;Uzunluk (mm);Genişlik;Yükseklik;Adet", "Kağıt"),
@@ -228,7 +229,7 @@ ENCODINGS = {
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_encodings(encoding: str, write: Write) -> None:
     header, name = ENCODINGS[encoding]
-    file = write(f"{header}\n{name};12;10;9;6\n", encoding=encoding)
+    file = write(f"{header}\n{name};12;10;9;6\n", encoding=encoding.partition(",")[0])
     assert rows(file) == [(name, *MUG[0][1:])]
 
 

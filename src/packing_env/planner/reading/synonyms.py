@@ -119,6 +119,10 @@ _NET = (
     "peso_líquido waga_netto вес_нетто масса_нетто 净重 淨重 正味重量 nettó_súly "
     "nettó_tömeg nettopaino 순중량"
 )
+_HUNGARIAN = (
+    "hossz hosszúság szélesség magasság mélység megnevezés cikk cikkszám mennyiség darab darabszám "
+    "súly"
+)
 _PACKAGES = (
     "boxes cartons ctns cases packages pkgs parcels crates kartons kisten pakete packstücke colli "
     "kolli colis bultos cajas scatole"
@@ -175,6 +179,8 @@ def plain(text: str) -> str:
 
 PACKAGES = frozenset(number + plain(w) for number in _NUMBERS_OF for w in _PACKAGES.split())
 """Names of columns that count packages: ``cartons``, ``No. of cartons``."""
+HUNGARIAN = frozenset(map(plain, _HUNGARIAN.split()))
+"""Names of columns of Hungarian lists; Western encodings have their letters, too."""
 NET = frozenset(map(plain, _NET.split()))
 """Names of columns of net weights; they are weights if no other column is one."""
 MEANING = {

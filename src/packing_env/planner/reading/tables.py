@@ -20,7 +20,7 @@ from typing import Any
 
 from packing_env import files
 from packing_env.planner.reading.lengths import like_number
-from packing_env.planner.reading.synonyms import MEANING, meaning, plain, without_order
+from packing_env.planner.reading.synonyms import HUNGARIAN, MEANING, meaning, plain, without_order
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -190,7 +190,10 @@ def _decoded(path: Path, data: bytes) -> str:
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)):
             raise OrderError(f"{path}: cannot be read: {error}; {_SAVE}") from error
     start = data[:_BEGINNING]
-    encoding = max(_OLD, key=lambda each: _num_names(_CELL.split(start.decode(each, "replace"))))
+    # Hungarian names of columns are the same in Western encodings, but not all other words.
+    cells = (plain(cell.strip('"')) for cell in _CELL.split(start.decode("cp1250", "replace")))
+    old = _OLD if HUNGARIAN.isdisjoint(cells) else ("cp1250", *_OLD)
+    encoding = max(old, key=lambda each: _num_names(_CELL.split(start.decode(each, "replace"))))
     if encoding != _OLD[0]:
         with contextlib.suppress(UnicodeDecodeError):
             text = data.decode(encoding)
