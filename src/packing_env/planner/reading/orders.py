@@ -48,7 +48,7 @@ from packing_env.planner.reading.lengths import (
     split_sides,
     split_unit,
 )
-from packing_env.planner.reading.synonyms import YES_NO, is_blank, plain, without_pieces
+from packing_env.planner.reading.synonyms import YES_NO, is_blank, meaning, plain, without_pieces
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, Header, OrderError, Row, Table
 from packing_env.planner.reading.weights import read_weight
 from packing_env.planner.reading.workbooks import read_workbook
@@ -241,6 +241,9 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
             raise OrderError(f"{path}: {error}") from error
         value = lists[0] if len(lists) == 1 else None if lists else rest
     named = isinstance(value, Mapping)  # as {lid: {...}}
+    for name in value if named else ():
+        if name in columns.keys or meaning(plain(str(name))) == "sides":  # {size: {length: 1, ...}}
+            raise OrderError(f"{path}: {name!r} is no name of a part; write a list of parts")
     listed = value if named else dict(enumerate(value if isinstance(value, list) else [None], 1))
     if not all(isinstance(entry, Mapping) for entry in listed.values()):
         titles = " or ".join(columns.titles)
