@@ -192,6 +192,10 @@ PLURALS = (
         ("mug;12 mm;10 mm;9 mm;6\n", MUG),
         ("mug;12x10x9 mm;6\n", MUG),
         ("40,5x30,2x20;4\n", BOX),
+        *(
+            (f"{name};12;10;9;6\n", [(name, *MUG[0][1:])])
+            for name in ("3M", "10mm", "5 m", "3FT", "5'", "4in")  # which may be lengths
+        ),
         ("name,dx,dy,dz,quantity,remarks,checked by\nmug,12,10,9,6,,\n", MUG),
         ('name,dx,dy,dz,quantity\n="mug",="12","=""10""",9,6\n', MUG),
         ('name;dx;dy;dz\nx="1";1;2;3\n', [('x="1"', ("1", "2", "3"), 1, "mm")]),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packing_env.names import close_names
-from packing_env.planner.reading.lengths import num_lengths
+from packing_env.planner.reading.lengths import like_number, num_lengths
 from packing_env.planner.reading.synonyms import (
     AXES,
     IN,
@@ -69,7 +69,9 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     clear = not in_one or numbers[0] == 3 or numbers[:2] == [0, 3]  # not 2,60x40x30
     if sum(numbers) >= min(3, len(cells)) and clear:
         sides = ("sides",) if in_one else SIDES
-        keys = [*["name"] * (numbers[0] != 3 // len(sides)), *sides]
+        # A length alone before three plain numbers is a name, as in 3M,12,10,9.
+        own = not like_number(first.cells[0]) and sum(map(like_number, first.cells[1:4])) == 3
+        keys = [*["name"] * (own or numbers[0] != 3 // len(sides)), *sides]
         return Header(_plain_keys(path, table, keys, columns.count)), False
     if not num_names(first.cells, columns) and (any(numbers) or cells[0][0].isdigit()):
         raise OrderError(
