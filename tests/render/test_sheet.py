@@ -129,6 +129,17 @@ def test_the_list_gives_the_sides_of_meshes(
     assert "10 x 30 x 20 mm along x, y, up, on its side: its width up\nfrom x 0, y 0, up 0" in texts
 
 
+def test_the_list_gives_the_sides_of_boxes_at_any_angle(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(sheet, "_text", lambda *a, **_: texts.append(a[3]))
+    packing, turn = load((0, 0, 0)), np.eye(3)
+    turn[:2, :2] = np.array([[1, -1], [1, 1]]) / np.sqrt(2)
+    item = replace(packing.items[0], rotation=turn, translation=np.array((0.02, 0, 0)))
+    list(_Sheet(replace(packing, items=(item,)), "mm", "").pages())
+    assert "20 x 10 x 10 mm" in texts
+    assert any(text.partition("\n")[0].endswith("up, as the picture shows") for text in texts)
+
+
 def num_pages(path: Path) -> int:
     return len(re.findall(rb"/Type /Page\b", path.read_bytes()))
 

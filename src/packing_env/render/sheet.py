@@ -230,8 +230,10 @@ class _Sheet:
         for row, name in enumerate(names, 1):
             item, height = packing.items[first[name]], top - 0.0165 * row
             low, high = (bounds[first[name]] for bounds in self.bounds)
-            turn = np.abs(item.rotation).T
-            listed = self.length(*turn @ (high - low)) if _is_square(item) else "as in its file"
+            sides = [side * item.scale * UNITS[item.unit] for side in item.extent or ()]
+            if not sides and _is_square(item):
+                sides = [*np.abs(item.rotation).T @ (high - low)]
+            listed = self.length(*sides) if sides else "as in its file"
             _text(figure, 0.06, height, f"{count[name]}", 9)
             _text(figure, 0.12, height, name, min(9, 9 * 46 / len(name)))
             _text(figure, 0.55, height, listed, 9)
