@@ -11,8 +11,10 @@ from tests.mesh_files import box_3mf, model_3mf, write_3mf, write_stl
 from tests.planner.orders import checked
 
 import packing_env as pe
+from packing_env.items.meshes.formats.threemf import build_items
 from packing_env.planner import Fill, OrderError, Part, Plan, read_parts
 from packing_env.planner.copies import complete_kits, most_copies, whole_kits
+from packing_env.planner.reading import parts as reading
 
 pytest.importorskip("numba")
 
@@ -174,7 +176,9 @@ def test_fill_packs_meshes(tmp_path: Path) -> None:
     assert (plan.copies, plan.num_packed, plan.left) == (16, 16, ())
 
 
-def test_a_plate_offers_the_items_of_its_build(tmp_path: Path) -> None:
+def test_a_plate_offers_the_items_of_its_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two equal items that are moved, one that is turned, and one of another object."""
     named = box_3mf(2, (40, 30, 20)).replace('id="2"', 'id="2" name="bracket"')
     items = (
@@ -192,8 +196,13 @@ def test_a_plate_offers_the_items_of_its_build(tmp_path: Path) -> None:
     ]
     extents = [(part.load().extents * 1e3).round().tolist() for part in parts]
     assert extents == [[60, 20, 10], [20, 60, 10], [40, 30, 20]]
+    read: list[bytes] = []  # a plate is read once
+    monkeypatch.setattr(reading, "build_items", lambda data: read.append(data) or build_items(data))
     alone = read_parts([f"{plate}#4", "x3", f"{plate}#2"])
     assert [(part.name, part.quantity) for part in alone] == [("bracket", 3), ("plate#2", 1)]
+    assert len(read) == 1
+    (tmp_path / "a.csv").write_text("file,unit\nplate.3mf#1,mm\nplate.3mf#2,mm\n")
+    assert len(read_parts(str(tmp_path / "a.csv"))) == len(read) == 2
     plan = checked(pe.pack(str(plate), "120x120x60mm", 1e-6), tmp_path)
     assert counts(plan) == {"plate#1": 2, "plate#3": 1, "bracket": 1}
     with pytest.raises(pe.items.MeshError, match=r"4 solid items, not 5"):

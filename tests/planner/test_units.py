@@ -66,6 +66,10 @@ def test_a_unit_that_contradicts_the_file_is_refused(file: str, tmp_path: Path) 
     (tmp_path / "a.csv").write_text(f"file,unit\n{file},cm\n")
     with pytest.raises(ValueError, match=f"line 2: unit=cm: {file} states {own}; leave the unit"):
         read_parts(str(tmp_path / "a.csv"))
+    # Parts that are left out are not read, and packing reports damaged files.
+    (tmp_path / "damaged.3mf").write_bytes(b"PK")
+    (tmp_path / "a.csv").write_text(f"file,unit,qty\n{file},cm,0\ndamaged.3mf,mm,1\n")
+    assert [part.label for part in read_parts(str(tmp_path / "a.csv"))] == ["damaged"]
 
 
 @pytest.mark.parametrize(

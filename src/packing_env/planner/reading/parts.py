@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -16,7 +16,7 @@ from packing_env.files import read_bytes, split_item
 from packing_env.items import Mesh, MeshError, load_mesh
 from packing_env.items.handling import read_faces, read_handling
 from packing_env.items.inputs import expand, item_names, numbered
-from packing_env.items.meshes.formats.threemf import build_items
+from packing_env.items.meshes.formats.threemf import BuildItem, build_items
 from packing_env.items.meshes.load import FORMAT_UNITS
 from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.primitives import box
@@ -58,8 +58,7 @@ class Part:
         handling: ``weight`` and ``max_load`` in kilograms or as ``"2 lb"``, ``stackable``,
             ``fragile``, ``group``: see :class:`packing_env.items.Handling`.
         faces: Faces that may be up, as in ``("+z", "-z")``; empty: all. ``("+z",)`` is upright.
-        kit: Name of the order or folder and the number that follows it (``kit.csv x3``); None if
-            there is no number.
+        kit: Name of the order or folder and the number after it (``kit.csv x3``), or None.
         turn: False if the part may not be turned about z: its length stays along x. If ``faces``
             allow it, the part may still be turned about x to lie on another side.
         assumed: True if nothing states the unit, so the container's unit is assumed.
@@ -176,11 +175,12 @@ class Part:
 
 
 class _Unit(NamedTuple):
-    """The unit that the user named, if any; the default for formats without a unit; and columns."""
+    """The unit that the user named, if any; the default; columns; and the 3MF files read so far."""
 
     named: str | None
     default: str
-    columns: Columns = ORDER
+    columns: Columns
+    plates: dict[Path, list[BuildItem]]
 
     def of(self, file: str = "") -> str:
         """Return the unit of a file, or of a box."""
@@ -189,6 +189,13 @@ class _Unit(NamedTuple):
     def is_assumed(self, file: str = "") -> bool:
         """Return whether neither the user nor the format states the unit."""
         return self.named is None and Path(file).suffix.lower() not in (*FORMAT_UNITS, ".3mf")
+
+    def items(self, path: Path) -> list[BuildItem]:
+        """Return the items of a 3MF file, which is read once; [] for others."""
+        if path.suffix.lower() == ".3mf" and path not in self.plates:
+            with named(path), suppress(OSError):  # reading the mesh reports it
+                self.plates[path] = build_items(read_bytes(path))
+        return self.plates.get(path, [])
 
 
 Parts = str | Path | Part | Mesh | Iterable[str | Path | Part | Mesh] | Mapping[Any, int]
@@ -226,7 +233,7 @@ def read_parts(
         CatalogueError: A folder has no mesh files.
     """
     stated = stated_columns(columns or {}, ORDER)
-    units = _Unit(unit and read_unit("unit", unit), default, stated)
+    units = _Unit(unit and read_unit("unit", unit), default, stated, {})
     if isinstance(parts, Mapping):
         read = [each.times(n) for p, n in parts.items() for each in _read(p, units)]
     elif isinstance(parts, (str, Path, Part, Mesh)) or not isinstance(parts, Iterable):
@@ -258,10 +265,12 @@ def with_names(order: Sequence[Part]) -> list[Part]:
     of_files = iter(item_names([Path(part.file) for part in order if part.file and not part.name]))
     names = [next(of_files) if part.file and not part.name else part.label for part in order]
     alike = {part.label for part in order if part.handling.get("on_like")}
-    return [
-        replace(part, name=name, handling={**part.handling, **_like(part, name, alike)})
-        for part, name in zip(order, numbered(names), strict=True)
-    ]
+    parts: list[Part] = []
+    for part, name in zip(order, numbered(names), strict=True):
+        # Boxes that rest only on boxes of the same name share the name before the number.
+        like = {"like": part.label} if part.label in alike and name != part.label else {}
+        parts.append(replace(part, name=name, handling={**part.handling, **like}))
+    return parts
 
 
 def repeated(parts: Sequence[Part], times: int) -> list[Part]:
@@ -274,19 +283,13 @@ def repeated(parts: Sequence[Part], times: int) -> list[Part]:
         label = part.handling.get("together")
         if label is None or times < 2:
             copies.append(part.times(times))
-            continue
-        if pieces[label] == 1:  # a single part stays together with no other
+        elif pieces[label] == 1:  # a single part stays together with no other
             handling = {key: value for key, value in part.handling.items() if key != "together"}
             copies.append(replace(part.times(times), handling=handling))
-            continue
-        labels = [f"{label}{COPY}{number}" for number in range(1, times + 1)]
-        copies += [replace(part, handling={**part.handling, "together": each}) for each in labels]
+        else:
+            each = ({"together": f"{label}{COPY}{number}"} for number in range(1, times + 1))
+            copies += [replace(part, handling={**part.handling, **own}) for own in each]
     return copies
-
-
-def _like(part: Part, name: str, alike: Collection[str]) -> dict[str, str]:
-    """Return the name that a part shares with boxes that rest only on boxes of the same name."""
-    return {"like": part.label} if part.label in alike and name != part.label else {}
 
 
 def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list[Part]:
@@ -302,8 +305,7 @@ def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list
         elif not last:
             raise OrderError(f"{given!r} is a quantity without a part; write it once, after a part")
         if times is not None:
-            several = len(last) > 1 and times > 1
-            kit = (Path(name).name, times) if several else None
+            kit = (Path(name).name, times) if len(last) > 1 and times > 1 else None
             read += [replace(part, kit=kit) for part in repeated(last, times)]
             last = []
     return read + last
@@ -327,10 +329,8 @@ def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
 
 def _of_file(file: str, unit: _Unit) -> Iterator[Part]:
     """Yield the part of a mesh file, or each item of a 3MF plate; join equal items."""
-    (path, number), items = split_item(file), []
-    if path.suffix.lower() == ".3mf":
-        with named(path), suppress(OSError):  # reading the mesh reports it
-            items = build_items(read_bytes(path))
+    path, number = split_item(file)
+    items = unit.items(path)
     if number is not None:
         items = [replace(item, numbers=(number,)) for item in items if number in item.numbers]
     elif sum(len(item.numbers) for item in items) < 2:
@@ -351,9 +351,7 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
     """
     entries, stated = read_entries(path, sheet, unit.columns, unit.of())
     if stated and unit.named not in (None, stated) and path.suffix.lower() in TABLE_SUFFIXES:
-        raise OrderError(
-            f"{path}: is in {stated}, and the unit {unit.named} was given; leave one of them out"
-        )
+        raise OrderError(f"{path}: is in {stated}, and the unit {unit.named} was given; omit one")
     first = [entry.label for entry in entries if "group" not in entry.values]
     if 0 < len(first) < len(entries):
         _LOGGER.warning("%s: without a group, so unloaded first: %s", path, ", ".join(first[:8]))
@@ -381,10 +379,12 @@ def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
             turn=values.get("turn", True),
             assumed="unit" not in values and unit.is_assumed(file),
         )
-        if "unit" in values and mesh.suffix.lower() in (".3mf", ".urdf"):
-            own = part.load().source.unit  # these formats state it
-            if own != part.unit:
-                raise OrderError(f"unit={part.unit}: {file} states {own}; leave the unit empty")
+        if file and part.quantity and "unit" in values:
+            own = ["m"] if mesh.suffix.lower() == ".urdf" else []
+            with suppress(MeshError):  # packing reports it
+                own += [item.unit for item in unit.items(mesh)]
+            if own and own[0] != part.unit:
+                raise OrderError(f"unit={part.unit}: {file} states {own[0]}; leave the unit empty")
         return part
     except (OSError, TypeError, ValueError) as error:  # a path may be too long, or unreadable
         raise OrderError(f"{path}, {entry.place}: {error}") from error

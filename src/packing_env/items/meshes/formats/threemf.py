@@ -101,10 +101,12 @@ class BuildItem:
     Attributes:
         name: Name of the object, or "".
         numbers: Positions of these items among the solid items, counted from 1.
+        unit: Unit of the package, a key of `mesh.UNITS`.
     """
 
     name: str
     numbers: tuple[int, ...]
+    unit: str
 
 
 def build_items(data: bytes) -> list[BuildItem]:
@@ -117,10 +119,8 @@ def build_items(data: bytes) -> list[BuildItem]:
     for number, item in enumerate(package.items, 1):
         turned = item.matrix[:3, :3].round(9) + 0.0
         kinds.setdefault((item.name, turned.tobytes()), []).append(number)
-    return [
-        BuildItem(package.objects[name].name, tuple(numbers))
-        for (name, _), numbers in kinds.items()
-    ]
+    objects, unit = package.objects, package.unit
+    return [BuildItem(objects[name].name, tuple(each), unit) for (name, _), each in kinds.items()]
 
 
 def read_3mf(data: bytes, number: int | None = None) -> Surface:
