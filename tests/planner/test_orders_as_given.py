@@ -424,7 +424,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,Gewicht\n1,2,3,schwer\n", "line 2: Gewicht='schwer' must be a number"),
         # weights with units
         ("dx,dy,dz,weight\n1,2,3,4 ton\n", "line 2: weight='4 ton': 'ton' may be"),
-        *((f"{row}\n", "line 1: no header") for row in ("2,6x4x3", "a,c,6x4x3", "6x4,2")),
+        *(
+            (f"{row}\n", "line 1: no header")
+            for row in ("2,6x4x3", "2 pcs,6x4x3", "x2,6x4x3,a", "a,c,6x4x3", "6x4,2")
+        ),
         ("lid.stl,4\n", "line 1: no header; write the names of the columns above it"),
         ("60x40x30,4,red\n20x20x20,2,blue\n", "line 1: 3 columns under 2 names"),
         ("dx,dy,dz,weight (lb)\n1,2,3,4kg\n", "line 2: .*the header states lb; use one unit"),

@@ -25,6 +25,7 @@ from packing_env.planner.reading.synonyms import (
     meaning,
     plain,
     without_order,
+    without_pieces,
 )
 from packing_env.planner.reading.tables import Columns, Header, OrderError, Table
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
@@ -66,7 +67,8 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     cells = [cell for cell in first.cells if cell]
     numbers = [num_lengths([cell]) for cell in first.cells]
     in_one = 3 in numbers and numbers.count(1) < 3
-    clear = not in_one or numbers[0] == 3 or numbers[:2] == [0, 3]  # not 2,60x40x30
+    named = numbers[:2] == [0, 3] and not like_number(without_pieces(first.cells[0]))
+    clear = not in_one or numbers[0] == 3 or named  # not 2,60x40x30 or 2 pcs,60x40x30
     if sum(numbers) >= min(3, len(cells)) and clear:
         sides = ("sides",) if in_one else SIDES
         # A length alone before three plain numbers is a name, as in 3M,12,10,9.
