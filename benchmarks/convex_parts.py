@@ -27,7 +27,7 @@ FILE = Path(parts.__file__).with_name("shapes.npz")
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
-    parts._shipped = dict  # as if the package contained no parts
+    parts._shipped = dict  # type: ignore[assignment]  # as if the package contained no parts
     error = read_settings().parts_error
     for mesh in map(shapes.Shape.mesh, shapes.select()):
         solid = Solid(mesh.vertices.numpy(), mesh.faces.numpy())
