@@ -94,7 +94,10 @@ def _write_mesh(mesh: Mesh, drafts: Path, place: Path) -> Path:
 
 
 def _is_free(file: Path, content: bytes) -> bool:
-    return not os.path.lexists(file) or (file.is_file() and file.read_bytes() == content)
+    if not os.path.lexists(file):
+        return True
+    size = file.stat().st_size if file.is_file() else -1
+    return size == len(content) and file.read_bytes() == content
 
 
 def _ply(mesh: Mesh) -> bytes:
