@@ -59,11 +59,10 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
 ORDERS_OF_SIDES = (
     "Package LxWxH", "Box LxWxH (mm)", "Carton L x W x H mm", "Product LxWxH in mm",
     "PKG L*W*H(mm)", "Box_LxWxH_mm", "L_x_W_x_H", "l_x_w_x_h_mm", "L-x-W-x-H",
-    "L. x W. x H. (mm)", "LxWxH: (mm)",
+    "L. x W. x H. (mm)", "LxWxH: (mm)", "Size in LxWxH",
 )  # fmt: skip
 PLURALS = (
-    "QTY/CTNS", "Qty / boxes", "Quantity/Pallets", "Qté/colis", "Stück/Kartons",
-    "No. of packages/ctns",
+    "QTY/CTNS", "Qty / boxes", "Quantity/Pallets", "Cantidad/cajas", "No. of packages/ctns",
 )  # fmt: skip
 
 
@@ -196,6 +195,7 @@ PLURALS = (
             (f"{name};12;10;9;6\n", [(name, *MUG[0][1:])])
             for name in ("3M", "10mm", "5 m", "3FT", "5'", "4in")  # which may be lengths
         ),
+        ("3M;12;10;9 mm;6\n", [("3M", *MUG[0][1:])]),
         ("name,dx,dy,dz,quantity,remarks,checked by\nmug,12,10,9,6,,\n", MUG),
         ('name,dx,dy,dz,quantity\n="mug",="12","=""10""",9,6\n', MUG),
         ('name;dx;dy;dz\nx="1";1;2;3\n', [('x="1"', ("1", "2", "3"), 1, "mm")]),
@@ -220,6 +220,8 @@ ENCODINGS = {
     "cp1252": (LATIN, "Kühlbox"),
     # names of columns show an older encoding
     "cp1250, hu": ("Megnevezés;Hossz (mm);Szélesség;Magasság;Darab", "Külső fedő, hűtő"),
+    "cp1250, short": ("Név;L (mm);W;H;db", "Fedő"),
+    "cp1252, one word": ("Name;Länge (mm);Breite;Höhe;Stück;Cikk", "Garçon à côté, señor"),
     "cp1250": ("Nazwa;Długość [mm];Szerokość;Wysokość;Ilość [szt.]", "Żółty"),
     "iso8859_2": ("Nazwa;Długość [mm];Szerokość;Wysokość;Ilość (szt.)", "Żółty"),
     "cp1254": ("Ürün;Uzunluk (mm);Genişlik;Yükseklik;Adet", "Kağıt"),
@@ -352,7 +354,15 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
         *(
             (f"dx,dy,dz,{title}\n1,2,3,40\n", f"line 1: '{title}' is not supported")
-            for title in ("pcs/ctn", "Qty/box", "数量/箱")
+            for title in (
+                "pcs/ctn",
+                "Qty/box",
+                "数量/箱",
+                "pcs/ctns",
+                "Stück/Kartons",
+                "Qté/colis",
+                "ctns/pallets",
+            )
         ),
         ("name,Inner LxWxH\na,1x2x3\n", "line 1: 'Inner LxWxH' is not supported"),
         ("name,Size (HxWxL)\na,1x2x3\n", "line 1: 'Size .HxWxL.': unit 'HxWxL' is unknown"),
@@ -719,6 +729,7 @@ def test_documents_are_read_as_written(write: Write) -> None:
         ("size: {length: 6, width: 4, height: 3}\n", "'size' is no name of a part; write a list"),
         ("parts: {sides: {L: 6, W: 4, H: 3}, name: {}}\n", "'sides' is no name of a part"),
         ("name: {size: 6x4x3}\n", "'name' is no name of a part; write a list of parts"),
+        ("- {size: 3x2x1, nw: 4}\n- {size: 3x2x1, gw: 5}\n", "nw in some entries, gw in others"),
         ("a: {sides: 3x2x1}\nb: 4\n", "has no option a, b; known: boxes, items, parts, unit"),
         ('[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
         ("- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),

@@ -20,8 +20,8 @@ from packing_env.planner.reading.synonyms import (
     NET,
     PACKAGES,
     PIECES,
-    SINGLE,
     YES_NO,
+    inside_of,
     meaning,
     plain,
     without_order,
@@ -71,8 +71,10 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     clear = not in_one or numbers[0] == 3 or named  # not 2,60x40x30 or 2 pcs,60x40x30
     if sum(numbers) >= min(3, len(cells)) and clear:
         sides = ("sides",) if in_one else SIDES
-        # A length alone before three plain numbers is a name, as in 3M,12,10,9.
-        own = not like_number(first.cells[0]) and sum(map(like_number, first.cells[1:4])) == 3
+        # A length before three plain numbers is a name, as in 3M,12,10,9 and 3M,12,10,9 mm,6.
+        rest = [like_number(cell) for cell in first.cells[1:4]]
+        own = all(rest) or (len(first.cells) > 4 and not rest[2])
+        own = own and numbers[1:4] == [1, 1, 1] and not like_number(first.cells[0])
         keys = [*["name"] * (own or numbers[0] != 3 // len(sides)), *sides]
         return Header(_plain_keys(path, table, keys, columns.count)), False
     if not num_names(first.cells, columns) and (any(numbers) or cells[0][0].isdigit()):
@@ -124,6 +126,11 @@ def unit_of(title: str, columns: Columns) -> str:
         return _column(title, columns).unit
     except ValueError:
         return ""
+
+
+def is_net(title: str, columns: Columns) -> bool:
+    """Return whether the name of a known column means a net weight."""
+    return _column(title, columns).is_net
 
 
 def is_side(key: str | None) -> bool:
@@ -314,8 +321,7 @@ def _read_column(title: str, name: str, columns: Columns) -> _Column:
             raise OrderError(f"{title!r}: unit {unit!r} is unknown{hint}")
     if key in WEIGHTS and (bracket or is_weight_unit(unit)):
         return _Column(title, stem, key, weight_unit(repr(title), unit))
-    of_each = "/" in name and plain(unit) in SINGLE  # pcs/carton counts what is inside
-    if key in ("quantity", columns.count) and plain(unit) in PIECES and not of_each:
+    if key in ("quantity", columns.count) and plain(unit) in PIECES - inside_of(name, stem):
         return _Column(title, stem, key)
     if bracket and key in columns.keys and _is_yes_no(unit):
         return _Column(title, stem, key)

@@ -19,6 +19,7 @@ from packing_env.planner.reading.columns import (
     OF_PALLETS,
     WEIGHTS,
     axes_of,
+    is_net,
     is_side,
     key_of,
     num_names,
@@ -249,6 +250,31 @@ def check_row_numbers(path: Path, rows: Sequence[Row], column: int, title: str) 
     rising = all(one < other for one, other in pairwise(numbers))
     if not rising or (len(numbers) == 1 and numbers != [1]):
         raise OrderError(f"{path}: {title!r} may count rows or boxes; name it row or quantity")
+
+
+def check_net(header: Header, values: dict[str, Any]) -> None:
+    """Remove the net weight from an entry that also has a gross weight, which counts.
+
+    Raises:
+        OrderError: Only the gross weight is empty.
+    """
+    if values.pop(NET_WEIGHT, "") != "" and values.get("weight") == "":
+        gross, net = header.title("weight"), header.title(NET_WEIGHT)
+        raise OrderError(f"{gross} is empty, but not {net}; give {gross} in all rows")
+
+
+def check_weights(path: Path, headers: Sequence[Header], columns: Columns) -> None:
+    """Raise if some entries of a document have only a net weight, and others a gross weight.
+
+    Raises:
+        OrderError: The message names both keys.
+    """
+    titles = {header.titles["weight"] for header in headers if "weight" in header.titles}
+    net = {title for title in titles if is_net(title, columns)}
+    if net and titles - net:
+        raise OrderError(
+            f"{path}: {min(net)} in some entries, {min(titles - net)} in others; use one in all"
+        )
 
 
 def check_single(number: str, title: str) -> None:

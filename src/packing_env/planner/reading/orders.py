@@ -21,7 +21,6 @@ from packing_env import files
 from packing_env.planner.reading import tables
 from packing_env.planner.reading.columns import (
     LEFT_OUT,
-    NET_WEIGHT,
     OF_PALLETS,
     SIDES,
     WEIGHTS,
@@ -31,8 +30,10 @@ from packing_env.planner.reading.columns import (
 )
 from packing_env.planner.reading.headings import (
     by_letters,
+    check_net,
     check_row_numbers,
     check_single,
+    check_weights,
     flat,
     has_entry,
     join_units,
@@ -143,11 +144,7 @@ def _entries(
                 name = header.title("quantity")
                 raise OrderError(f"{name} is empty; write a number, or 0 to leave the part out")
             check_single(str(values.get("row", "")), header.title("row"))
-            if values.pop(NET_WEIGHT, "") != "" and values.get("weight") == "":
-                raise OrderError(
-                    f"{header.title('weight')} is empty, but not {header.title(NET_WEIGHT)}; give "
-                    f"{header.title('weight')} in all rows"
-                )
+            check_net(header, values)
             own = with_weight_unit(header, values)
             known = {
                 key: typed(key, value, comma, own) for key, value in values.items() if value != ""
@@ -255,6 +252,7 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
         header = named_columns(f"{path}, {place}", [str(key) for key, _ in pairs], columns)
         stated = {"unit": header.unit} if header.unit else {}
         entries.append((place, stated | _by_key(header.keys, [v for _, v in pairs]), header))
+    check_weights(path, [header for _, _, header in entries], columns)
     return entries, unit
 
 

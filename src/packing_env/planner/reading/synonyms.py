@@ -121,7 +121,7 @@ _NET = (
 )
 _HUNGARIAN = (
     "hossz hosszúság szélesség magasság mélység megnevezés cikk cikkszám mennyiség darab darabszám "
-    "súly"
+    "súly tömeg név termék terméknév leírás méret méretek db"
 )
 _PACKAGES = (
     "boxes cartons ctns cases packages pkgs parcels crates kartons kisten pakete packstücke colli "
@@ -136,7 +136,7 @@ _COUNTS = (
     "шт штук 个 個 件 台 本 枚 只 db kpl 개"
 )
 _PACKAGE = (
-    "box carton ctn case package pkg parcel crate pallet karton kiste paket caja koli 箱 박스"
+    "box carton ctn case package pkg parcel crate pallet karton kiste paket caja koli colis 箱 박스"
 )
 _TOTALS = (
     "total totals sum subtotal grand_total summe gesamt gesamtsumme zwischensumme somme "
@@ -161,6 +161,8 @@ _ORDER = re.compile(
     rf"(?<![^\W\d_])(?=([^\W\d_x]+){_SIGN}([^\W\d_x]+){_SIGN}([^\W\d_x]+))", re.IGNORECASE
 )
 """Three names of sides, perhaps beside other words, as in ``Box L x W x H (cm)``."""
+_IN_ORDER = re.compile(r"\bin\s+$", re.IGNORECASE)
+"""The word before an order, as in ``Size in LxWxH``, where it is not inches."""
 _TIMES = re.compile(r"(?<=\w)\s*\*\s*(?=\w)")
 _CAMEL = re.compile(r"(?<=[a-z]{2})(?=[A-Z])")
 """The places of underscores in lengthCm; not in LxWxH or UoM."""
@@ -214,10 +216,20 @@ def without_order(title: str) -> str:
         if tuple(meaning(plain(word)) for word in order.groups()) in _ORDERS:
             parts = text[: order.start()], text[order.end(3) :].lstrip(".:")
             before, after = (re.sub(r"[()\[\]]", " ", each) for each in parts)
+            before = _IN_ORDER.sub("", before) if parts[0].endswith(" ") else before
             word = plain(f"{before} {after}")
             named = any(meaning(each) == "sides" for each in (word, *word.split("_")))
             return f"{before} {'' if named else 'size'} {after}"
     return title
+
+
+def inside_of(title: str, stem: str) -> frozenset[str]:
+    """Return the packages of which a title counts what is inside, as ``pcs/carton`` does.
+
+    A plural after a neutral word, as in ``Qty/cartons``, counts the packages themselves.
+    """
+    counted = stem.rpartition("_")[2] in PIECES - {"packages"}
+    return (PIECES - COUNTS if counted else SINGLE) if "/" in title else frozenset()
 
 
 def numbers_goods(word: str) -> bool:

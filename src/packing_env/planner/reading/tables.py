@@ -190,9 +190,11 @@ def _decoded(path: Path, data: bytes) -> str:
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)):
             raise OrderError(f"{path}: cannot be read: {error}; {_SAVE}") from error
     start = data[:_BEGINNING]
-    # Hungarian names of columns are the same in Western encodings, but not all other words.
-    cells = (plain(cell.strip('"')) for cell in _CELL.split(start.decode("cp1250", "replace")))
-    old = _OLD if HUNGARIAN.isdisjoint(cells) else ("cp1250", *_OLD)
+    # Hungarian names of columns are the same in Western encodings, but not all other words. One
+    # such word alone may be a name of a part.
+    lines = [_CELL.split(line) for line in start.decode("cp1250", "replace").split("\n")]
+    hungarian = any(len(HUNGARIAN & {plain(cell.strip('"')) for cell in row}) > 1 for row in lines)
+    old = ("cp1250", *_OLD) if hungarian else _OLD
     encoding = max(old, key=lambda each: _num_names(_CELL.split(start.decode(each, "replace"))))
     if encoding != _OLD[0]:
         with contextlib.suppress(UnicodeDecodeError):
