@@ -58,7 +58,8 @@ def close_names(name: str, known: Iterable[str]) -> str:
     """Return ``", did you mean ...?"`` with the nearest known names, or an empty string."""
     distinct = list(dict.fromkeys(known))
     section, _, last = name.rpartition(".")
-    near = _ending(SYNONYMS.get(last.lower(), "."), section, distinct)
+    elsewhere = difflib.get_close_matches(last.lower(), SYNONYMS, n=1, cutoff=0.9)  # also misspelt
+    near = _ending(SYNONYMS[elsewhere[0]], section, distinct) if elsewhere else []
     if not near:
         lower = {key.lower(): key for key in reversed(distinct)}
         found = difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)

@@ -263,7 +263,8 @@ def _explained(
         key = override.key_or_group
         if key in options or key in known or key.startswith("hydra") or override.is_add():
             continue
-        near = close_names(key, [*known, *options])
+        public = [each for each in known if "._" not in each]  # not agent._target_
+        near = close_names(key, [*public, *options])
         return ConfigError(
             f"unknown key {key!r}{near}{_siblings(key, known) or f'; see packing {command} --help'}"
         )

@@ -33,6 +33,8 @@ SMALL = " ".join(TINY_OVERRIDES)
     ("line", "remedy"),
     [
         ("train agent.learning_rate=1e-3", "did you mean agent.lr?"),
+        ("train agent.lerning_rate=1e-3", "did you mean agent.lr?"),
+        ("train agent.batchsize=8", "did you mean agent.batch_size?"),
         ("train evaluation.plan=results.json", "would overwrite results.json of a run"),
         ("train evaluation=null", "evaluation.instances=..."),
         ("train agent.lr=-0.1", "agent.lr=-0.1 must be a finite number, more than 0"),
