@@ -12,6 +12,7 @@ import argparse
 import os
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -27,12 +28,12 @@ FILE = Path(parts.__file__).with_name("shapes.npz")
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
-    parts._shipped = dict  # type: ignore[assignment]  # as if the package contained no parts
     error = read_settings().parts_error
     for mesh in map(shapes.Shape.mesh, shapes.select()):
         solid = Solid(mesh.vertices.numpy(), mesh.faces.numpy())
-        found = parts.convex_parts(solid, mesh.volume, error)
-        print(f"{mesh.name}: {len(found.hulls)} parts, {100 * found.error:+.2f} % of the volume")
+        with patch.object(parts, "_shipped", dict):  # as if the package contained no parts
+            convex = parts.convex_parts(solid, mesh.volume, error)
+        print(f"{mesh.name}: {len(convex.hulls)} parts, {100 * convex.error:+.2f} % of the volume")
     kept = [np.load(file) for file in sorted((cache_folder() / "convex").glob("*.npz"))]
     arrays = {name: part[name] for part in kept for name in part.files}
     with whole_file(FILE) as draft, draft.open("wb") as stream:

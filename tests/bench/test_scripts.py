@@ -86,11 +86,11 @@ def test_every_script_explains_itself_before_it_does_anything(
 
 def documented() -> list[tuple[str, str]]:
     """Return the scripts and arguments that the pages and a script of commands show."""
-    shown = list(in_blocks(SCRIPT))
+    texts = list(in_blocks(SCRIPT))
     for page in PAGES:
         text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
-        shown += [*in_blocks(page), *re.findall(r"`([^`]+)`", text)]
-    commands = [match.groups() for text in shown if (match := COMMAND.fullmatch(text.strip()))]
+        texts += [*in_blocks(page), *re.findall(r"`([^`]+)`", text)]
+    commands = [match.groups() for text in texts if (match := COMMAND.fullmatch(text.strip()))]
     return sorted(
         {(name, " ".join(words.split())) for python, name, words in commands if python or words}
     )

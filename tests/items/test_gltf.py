@@ -97,9 +97,9 @@ def instances(required: bool, **columns: tuple[int, str, bytes]) -> tuple[dict[s
 @pytest.mark.parametrize("required", [False, True])
 def test_hidden_nodes_are_left_out_with_all_below_them(tmp_path: Path, required: bool) -> None:
     hidden = {"extensions": {"KHR_node_visibility": {"visible": False}}}
-    shown = {"extensions": {"KHR_node_visibility": {"visible": True}}, "mesh": 0}
+    visible = {"extensions": {"KHR_node_visibility": {"visible": True}}, "mesh": 0}
     used = {"extensionsRequired": ["KHR_node_visibility"]} if required else {}
-    nodes = [{"mesh": 0}, {"children": [2], **hidden}, {**shown, "name": "spare"}]
+    nodes = [{"mesh": 0}, {"children": [2], **hidden}, {**visible, "name": "spare"}]
     scenes = [{"nodes": [0, 1]}]
     path = write_glb(tmp_path / "a.glb", SIDES, nodes=nodes, scenes=scenes, **used)
     mesh = load_mesh(path)

@@ -27,7 +27,7 @@ DEFINITIONS = ("xacro}property", "xacro}arg", "xacro}macro")
 READ = ("filename", "length", "radius", "rpy", "scale", "size", "xyz")
 """Attributes of geometry and origins that are read."""
 MACRO = re.compile(r"\$(?:\{[^{}]*\}|\([^()]*\))")
-"""What xacro replaces in attributes: `${expression}`, `$(arg NAME)`, `$(find PACKAGE)`."""
+"""Macros of xacro in attributes: `${expression}`, `$(arg NAME)`, `$(find PACKAGE)`."""
 ARGUMENT = re.compile(r"\$\(arg ([^()\s]+)\)")
 
 
@@ -71,7 +71,7 @@ def read_tree(path: Path, data: bytes) -> Surface:
 
 
 def _first_macro(path: Path, robot: ElementTree.Element) -> str:
-    """Return what xacro would replace in the geometry of a tree, or ""; its definitions go."""
+    """Return the first macro in the geometry of a tree, or ""; definitions are removed from it."""
     defined = [
         (above, child)
         for above in robot.iter()
@@ -231,11 +231,11 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
 
 def _find(path: Path, reference: str) -> Path | None:
     """Find a file to which a URDF refers, for package:// in the folders above the URDF."""
-    scheme, found, rest = reference.replace("\\", "/").partition("://")
-    name = rest if found else scheme
+    scheme, mark, rest = reference.replace("\\", "/").partition("://")
+    name = rest if mark else scheme
     folder = path.resolve().parent
     candidates = [folder / name]
-    if scheme in ("package", "model") and found:
+    if scheme in ("package", "model") and mark:
         tails = name, name.partition("/")[2]
         candidates = [base / tail for base in (folder, *folder.parents) for tail in tails]
     return next((file for file in candidates if file.is_file()), None)
