@@ -52,6 +52,7 @@ def read_tree(path: Path, data: bytes) -> Surface:
     limits.check_bytes("refers to meshes of", referenced)
     # 2. Read them; a small file may expand to a large one.
     pieces: list[Surface] = []
+    warned: dict[str, dict[str, None]] = {}  # files by warning
     parts, size = 0, 0
     for link, pose in _link_poses(robot):
         for element in _elements(link):
@@ -60,14 +61,12 @@ def read_tree(path: Path, data: bytes) -> Surface:
             size += limits.size_of(len(piece.vertices), len(piece.faces))
             limits.check_size(parts, size)
             pieces.append(piece.moved(pose @ _origin(element)))
+            for warning in piece.warnings:
+                warned.setdefault(warning, {})[_mesh_name(element)] = None
     if not pieces:
         raise MeshError("no visual or collision geometry in it; add some to a link")
-    whole = merged(pieces, "m")
-    warned: dict[str, list[str]] = {}  # files by warning
-    for warning in whole.warnings:
-        name, _, text = warning.partition(": ")
-        warned.setdefault(text, []).append(name)
-    return replace(whole, warnings=tuple(f"{listed(warned[text])}: {text}" for text in warned))
+    warnings = tuple(f"{listed([*names])}: {warning}" for warning, names in warned.items())
+    return replace(merged(pieces, "m"), warnings=warnings)
 
 
 def _first_macro(path: Path, robot: ElementTree.Element) -> str:
@@ -223,10 +222,15 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
             "or correct the path"
         )
     piece = readers.read(file, readers.PART_READERS)
-    piece = replace(piece, warnings=tuple(f"{file.name}: {text}" for text in piece.warnings))
     scale = np.array(_numbers(shape, "scale", 3, "1 1 1"))
     metres = UNITS[piece.unit or "m"]
     return piece.moved(np.diag([*(metres * scale), 1.0]))
+
+
+def _mesh_name(element: ElementTree.Element) -> str:
+    mesh = element.find("geometry/mesh")
+    reference = "" if mesh is None else mesh.get("filename", "")
+    return reference.replace("\\", "/").rpartition("/")[2]
 
 
 def _find(path: Path, reference: str) -> Path | None:
