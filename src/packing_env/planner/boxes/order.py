@@ -235,7 +235,8 @@ def read_boxes(
     if longest / unit > _MOST_UNITS:
         unit = _FINEST if all(part.sides for part in parts) else _OF_MESHES
         _LOGGER.warning(
-            "no unit divides all lengths: boxes are rounded up, and containers down, to %g mm",
+            "no unit divides all lengths: boxes are rounded up, and containers down, to %g mm; "
+            "give lengths with fewer digits to avoid it",
             1e3 * unit,
         )
     # 2. Boxes in all orientations, and containers with their rules.
