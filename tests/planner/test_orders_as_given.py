@@ -136,6 +136,10 @@ PLURALS = (
         ("name,size,qty\nmug,12 long x 10 wide x 9 high,6\n", MUG),
         ("name,size,qty\nmug,12 by 10 by 9 mm,6\n", MUG),
         ("name,size,qty\nmug,L:12 W:10 H:9,6\n", MUG),
+        *(
+            (f"name;size;qty\nmug;{sides};6\n", MUG)
+            for sides in ("12L 10W 9H", "9 mm H, 12 mm L, 10 mm W", "12 L x 10 W x 9 H", "12l10w9h")
+        ),
         ("name;size;qty\nmug;H9, L12, W10 mm;6\n", MUG),
         ("name;size;qty\nmug;Length: 12; Width: 10; Height: 9 mm;6\n".replace("; ", ", "), MUG),
         ("name,size,qty\nmug,12x10x9 [mm],6\n", MUG),
@@ -316,7 +320,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,weight,unit\n1,2,3,5,lb\n1,2,3,5,\n", "line 3: no unit beside weight=5"),
         ("dx,dy,dz,weight,unit\n1,2,3,5 kg,g\n", "line 2: weight='5 kg g'"),
         ("dx,dy,dz,qty,Ext. Weight\n1,2,3,4,20\n", "'Ext. Weight' is not supported"),
-        ("dx,dy,dz\n-½ in,2 in,3 in\n", "line 2: dx=- 1/2 must be a number, more than 0"),
+        ("dx,dy,dz\n-½ in,2 in,3 in\n", "line 2: dx=-½ must be a number, more than 0"),
         ("dx,dy,dz,rotatable\n1,2,3,no\n", "'rotatable' may mean turn or tiltable"),
         ("dx,dy,dz,upright,tiltable\n1,2,3,yes,yes\n", "upright and tiltable contradict"),
         ("length (mmm),width,height\n1,2,3\n", "unit 'mmm' is unknown, did you mean mm"),
@@ -336,10 +340,18 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz\n0.5\u00a0200,800,600\n", "is not a number"),
         # line breaks, tabs and several spaces do not separate thousands
         *(
-            (f'{names}\n"12{space}500",{sides}\n', "500' is not a number")
-            for space in ("\n", "\t", " \n", "\n ", "  ", "\u00a0\u202f")
+            (f'{names}\n"12{space}500",{sides}\n', f"'12{shown}500' is not a number")
+            for space, shown in {
+                "\n": r".n",
+                "\t": r".t",
+                " \n": r" .n",
+                "\n ": r".n ",
+                "  ": "  ",
+                "\u00a0\u202f": ".*",
+            }.items()
             for names, sides in (("dx,dy,dz", "2,3"), ("qty,size", "1x2x3"), ("kg,size", "1x2x3"))
         ),
+        ("dx,dy,dz\n1  250 mm,2,3\n", "line 2: dx='1  250' must be a length: '1  250' is"),
         ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
         ("dx,dy,dz,quantity\n1,2,3,-1\n", "line 2: quantity of 1x2x3=-1 must be .* at least 0"),
         ("dx,dy,dz,quantity\n1,2,3,0\n", "quantity of every part is 0: 1x2x3"),
@@ -379,7 +391,16 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
                 "L,5 x W,4 x H,3 m",
             )
         ),
-        ("name,lxwxh\na,L30 x W20 x L10\n", "line 2: 'L', 'W': a box has three sides; add"),
+        ("name,lxwxh\na,L30 x W20 x L10\n", "line 2: 'L30 x W20 x L10' has L and L; name each"),
+        ("name,lxwxh\na,30L 20L 10H\n", "line 2: '30L x 20L x 10H' has L and L; name each side"),
+        ("dx,dy,dz\n10 dm,2,3\n", "line 2: dx='10 dm' .* unit='dm' is unknown, .*; use one of m"),
+        ("dx,dy,dz,weight\n1,2,3,1 lb 16 oz\n", "line 2: weight='1 lb 16 oz' has 16 oz or more"),
+        ("dx,dy,dz,Weight per pallet\n1,2,3,4\n", "'Weight per pallet' is not supported"),
+        ("3M;12;10;9 mm\n", "line 1: no header; write the names of the columns above it"),
+        (
+            "file,L,W,H\nlid.stl,1,2,3\n",
+            "line 2: file='lid.stl' has its own sides; remove L, W, H, or the file if the part is",
+        ),
         ("dx;dy;dz\n12,5;1,250.5;3\n", "dy='1,250.5' .* has separators of thousands"),
         ("name,dx,dy,dz,qty\na,1,2,3,4\nTotal pieces,,,,4\n", "line 3: 'Total pieces' has no"),
         (
@@ -508,6 +529,12 @@ EXPORTS = {
         "1,P1,48,40,52,100,N\n",
         [("P1", ("48", "40", "52"), 1, "in")],
         45.359237,
+    ),
+    "cartons for export": (
+        "Ctn No;Description;L (cm);W (cm);H (cm);Ctns;N.W./ctn (kg);G.W./ctn (kg)\n"
+        "1;Mug;60;40;30;4;10;12\n",
+        [("Mug", ("60", "40", "30"), 4, "cm")],
+        12,
     ),
     "units in columns": (
         "Material;Menge;Länge;Breite;Höhe;Abmessungseinheit;Bruttogewicht;Gew.Einh.\n"
@@ -661,6 +688,21 @@ def test_handling_as_people_write_it(name: str, write: Write) -> None:
             (f"weight{each}", "400", 400)
             for each in (" per piece", "/pc", "_pc", " per box", " per carton (kg)", " each")
         ),
+        *(
+            (f"{title}", "400", 400)
+            for title in (
+                "G.W./ctn",
+                "N.W. per carton (kg)",
+                "kg/ctn",
+                "G.W. (kg)/CTN",
+                "GW (kg/ctn)",
+                "Gross weight per package",
+                "Gewicht pro Karton",
+                "毛重(kg/箱)",
+            )
+        ),
+        ("lbs per box", "10", 4.5359237),
+        ("weight", "1 lb 4oz", 0.5669904625),
         ("weight [g]", "250", 0.25),
         ("weight", "1\u00a0250,5 kg", 1250.5),
         ("Gewicht", "7 1/2 kg", 7.5),
@@ -698,9 +740,9 @@ def test_documents_are_read_as_written(write: Write) -> None:
     for size in ("1x2x3", [1, 2, 3]):
         entry = {"name": "a", "size": {"value": size, "unit": "cm"}}
         assert rows(write(json.dumps([entry]), "a.json")) == [("a", ("1", "2", "3"), 1, "cm")]
-    by_name = {"a": {"size": [1, 2, 3]}}
-    for document in (by_name | {"unit": "cm"}, {"parts": by_name, "unit": "cm"}):
-        assert rows(write(json.dumps(document), "a.json")) == [("a", ("1", "2", "3"), 1, "cm")]
+    for by_name in ({"a": {"size": [1, 2, 3]}}, {"a": [1, 2, 3]}):
+        for document in (by_name | {"unit": "cm"}, {"parts": by_name, "unit": "cm"}):
+            assert rows(write(json.dumps(document), "a.json")) == [("a", ("1", "2", "3"), 1, "cm")]
     three = {name: {"value": 1.125, "unit": "CM"} for name in ("length", "width", "height")}
     entry = {"sku": "a", "dimensions": three, "weight": {"value": 1.5, "unit": "POUNDS"}}
     file = write(json.dumps({"items": [entry]}), "a.json")
@@ -732,6 +774,7 @@ def test_documents_are_read_as_written(write: Write) -> None:
         ("- {size: 3x2x1, nw: 4}\n- {size: 3x2x1, gw: 5}\n", "nw in some entries, gw in others"),
         ("a: {sides: 3x2x1}\nb: 4\n", "has no option a, b; known: boxes, items, parts, unit"),
         ('[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
+        ("container: [4, 3, 2]\ncam: [1, 2, 3]\n", "'container' is no name of a part"),
         ("- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),
     ],
 )
@@ -827,6 +870,8 @@ SHEETS: dict[str, list[list[Any]]] = {
     "Shipped": [["Item", "sides", "Qty", "Ship"], ["mug", "12x10x9", 6, date(2026, 12, 10)]],
     "Missing": [["Item", "sides", "Qty"], ["#N/A", "12x10x9", 6]],
     "Dated": [["Item", "sides", "Qty"], [date(2026, 12, 10), "12x10x9", 6]],  # Excel's 12-10
+    "Marked": [["dx", "dy", "dz", "weight"], [12, 10, 9, 500]],
+    "Marked wrongly": [["dx", "dy", "dz"], [12, 10, 9]],
     "Number": [["dx", "dy", "dz"], [1.225, 1, 2]],
     "Text": [["dx", "dy", "dz"], ["1.200", "1", "2"]],
     "Text, without 0 at the end": [["dx", "dy", "dz"], ["1.225", "1", "2"]],
@@ -864,11 +909,18 @@ def test_workbooks(tmp_path: Path) -> None:
         book["No header"][1][1:4], (r'#\.##0.0" cm"', r"0\-0\c\m", r"0.0\ \c\m"), strict=True
     ):
         cell.number_format = shown
+    for cell, shown in zip(
+        book["Marked"][2], (r"0\ \m\m", r'0\m"m"', r"0_ \m\m", r"General\ \g"), strict=True
+    ):
+        cell.number_format = shown
+    book["Marked wrongly"]["A2"].number_format = r"0\d\m"
     for cell in book["Tiny"][2]:
         cell.number_format = '0.0" m"'
     book.save(file)
     assert rows(file) == rows(f"{file}:Titled") == MUG
     assert len(rows(f"{file}:Merged aside")) == 2
+    (marked,) = read_parts(f"{file}:Marked")
+    assert (marked.unit, marked.handling) == ("mm", {"weight": 0.5})
     assert rows(f"{file}:Number")[0][1] == ("49/40", "1", "2")
     assert rows(f"{file}:Other")[0][1] == ("3/10", "1", "2")
     assert rows(f"{file}:Metres")[0][1] == ("6/5", "9/5", "5/4")
@@ -884,6 +936,7 @@ def test_workbooks(tmp_path: Path) -> None:
     for title, message in {
         "Shipped": "'Ship' is not supported",
         "Missing": "line 2: A2 is #N/A",
+        "Marked wrongly": "line 2: dx='12 dm' must be a length: unit='dm' is unknown",
         "Text": "or 1200: write thousands",
         "Text, without 0 at the end": "or 1225: write thousands .* store it as a number",
         "Dated": "line 2: A2 is a date",

@@ -20,11 +20,13 @@ from packing_env.planner.reading.synonyms import (
     NET,
     PACKAGES,
     PIECES,
-    YES_NO,
     inside_of,
+    is_yes_no,
     meaning,
     plain,
+    same_title,
     without_order,
+    without_package,
     without_pieces,
 )
 from packing_env.planner.reading.tables import Columns, Header, OrderError, Table
@@ -76,7 +78,9 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
         own = all(rest) or (len(first.cells) > 4 and not rest[2])
         own = own and numbers[1:4] == [1, 1, 1] and not like_number(first.cells[0])
         keys = [*["name"] * (own or numbers[0] != 3 // len(sides)), *sides]
-        return Header(_plain_keys(path, table, keys, columns.count)), False
+        count = first.cells[len(keys) : len(keys) + 1]
+        if like_number("".join(count)) or num_lengths(count) == 0:
+            return Header(_plain_keys(path, table, keys, columns.count)), False
     if not num_names(first.cells, columns) and (any(numbers) or cells[0][0].isdigit()):
         raise OrderError(
             f"{path}, line {first.line}: no header; write the names of the columns above it, as in "
@@ -152,8 +156,9 @@ class _Column(NamedTuple):
 
     @property
     def is_net(self) -> bool:
-        """True for a net weight, such as ``Carton N.W.``."""
-        words = self.word, self.word.partition("_")[2]
+        """True for a net weight, such as ``Carton N.W.`` and ``N.W./ctn``."""
+        word = self.word.removesuffix("_each")
+        words = word, word.partition("_")[2]
         return not self.stated and not NET.isdisjoint(words)
 
 
@@ -289,22 +294,25 @@ def _column(title: str, columns: Columns) -> _Column:
         return _Column(title, plain(title), LEFT_OUT, stated=True)
     _, unit, bracket = _split_unit(without_order(title))
     clear = bracket or unit not in _UNCLEAR
-    if clear and (is_unit(unit) or is_weight_unit(unit)) and _takes_unit(stated, columns):
+    if (
+        clear
+        and (is_unit(unit) or is_weight_unit(unit))
+        and _key(plain(stated), columns) in _WITH_UNITS
+    ):
         stated = f"{stated} ({unit})"
     return _read_column(title, stated, columns)._replace(word=plain(title), stated=True)
 
 
-def same_title(title: str) -> str:
-    """Return a title without the differences that do not matter when the user names it."""
-    return " ".join(title.split()).casefold()
-
-
-def _takes_unit(name: str, columns: Columns) -> bool:
-    return _key(plain(name), columns) in _WITH_UNITS
-
-
 def _read_column(title: str, name: str, columns: Columns) -> _Column:
-    """Return the meaning of a name, for the column with this title."""
+    """Return the meaning of a name, for the column with this title; ``kg/ctn`` is a weight."""
+    if (whole := without_package(name)) != name:
+        column = _of_name(title, whole, columns)
+        if column.key == "weight":
+            return column._replace(word=f"{column.word}_each")
+    return _of_name(title, name, columns)
+
+
+def _of_name(title: str, name: str, columns: Columns) -> _Column:
     bare = without_order(name)
     word = _word(bare, columns)
     if meaning(word) != word or word in (*MEANING, *columns.keys, *_EITHER, ""):
@@ -323,7 +331,7 @@ def _read_column(title: str, name: str, columns: Columns) -> _Column:
         return _Column(title, stem, key, weight_unit(repr(title), unit))
     if key in ("quantity", columns.count) and plain(unit) in PIECES - inside_of(name, stem):
         return _Column(title, stem, key)
-    if bracket and key in columns.keys and _is_yes_no(unit):
+    if bracket and key in columns.keys and is_yes_no(unit):
         return _Column(title, stem, key)
     if bracket and key in columns.keys:
         raise OrderError(f"{title!r}: {unit!r} is not supported; remove it from the title")
@@ -346,11 +354,6 @@ def _word(name: str, columns: Columns) -> str:
     word = plain(name)
     unknown = meaning(word) == word and word not in (*MEANING, *columns.keys)
     return plain(f"{word} no") if unknown and name.rstrip().endswith("#") else word
-
-
-def _is_yes_no(text: str) -> bool:
-    """Return whether a text is a word for yes and one for no, as in ``Y/N``."""
-    return sorted(YES_NO.get(word, 2) for word in plain(text).split("_")) == [False, True]
 
 
 def _key(word: str, columns: Columns) -> str:

@@ -23,7 +23,6 @@ from packing_env.planner.reading.columns import (
     is_side,
     key_of,
     num_names,
-    same_title,
     unit_of,
 )
 from packing_env.planner.reading.lengths import (
@@ -33,7 +32,14 @@ from packing_env.planner.reading.lengths import (
     like_number,
     split_unit,
 )
-from packing_env.planner.reading.synonyms import PIECES, TOTALS, meaning, numbers_goods, plain
+from packing_env.planner.reading.synonyms import (
+    PIECES,
+    TOTALS,
+    meaning,
+    numbers_goods,
+    plain,
+    same_title,
+)
 from packing_env.planner.reading.tables import Columns, Header, OrderError, Row, Table, new_row
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
 from packing_env.values import is_unit
@@ -308,6 +314,12 @@ def flat(entry: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return pairs
 
 
+def as_box(entry: Any) -> Any:
+    """Return an entry; a list of three sides, as in ``cam: [40, 30, 20]``, is a box."""
+    is_box = isinstance(entry, list) and len(entry) == 3 and all(map(like_number, map(str, entry)))
+    return {"sides": entry} if is_box else entry
+
+
 def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:
     """Return the number and unit of each side; letters as in ``L40 x W30 x H20`` give the order.
 
@@ -322,6 +334,8 @@ def by_letters(pieces: Sequence[Any]) -> list[tuple[Any, str | None]]:
     words = [letter[1] for letter in letters]
     words = ["largeur" if word == "l" and "L" in words else word for word in words]  # L x l x H
     keys = [meaning(plain(word)) for word in words]
+    if twice := [word for word, key in zip(words, keys, strict=True) if keys.count(key) > 1]:
+        raise OrderError(f"{' x '.join(pieces)!r} has {' and '.join(twice)}; name each side once")
     axes = axes_of(dict(zip(keys, words, strict=True)))
     order = sorted(range(3), key=lambda n: axes[keys[n]])
     bare = [letter.string[: letter.start()] + letter.string[letter.end() :] for letter in letters]

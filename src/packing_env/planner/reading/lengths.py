@@ -50,15 +50,20 @@ _GROUPED = re.compile(
     re.ASCII,
 )
 """Groups of three digits, and perhaps another mark and decimals: 1,200 and 1.200,5 and 1 200."""
+_SIGNS = r"[x*]\s*|\sby\s+|"
 _BETWEEN = re.compile(
-    r"[x*]\s*|\sby\s+|(?<![\s,;])[\s,;]+(?=[^\W\d_]+\s*[:=]|[^\W\d_x]\s*\d)", re.IGNORECASE
+    rf"{_SIGNS}(?<![\s,;])[\s,;]+(?=[^\W\d_]+\s*[:=]|[^\W\d_x]\s*\d)", re.IGNORECASE
 )
 """Signs between sides; letters of the sides also separate them, as in ``L:120 W:100 H:50``."""
+_BEHIND = re.compile(rf"{_SIGNS}(?<=(?<![^\W\d_])[^\W\d_xem])[\s,;]*(?=[\d.,])", re.IGNORECASE)
+"""Signs between sides whose letters follow them, as in ``120L 100W 50H``."""
 _PIECE = re.compile(
     r"([+-]?\s*[\d.,](?:[\d.,/\s-]*?)(?:e[+-]?\d+)?)\s*[(\[]?([^\W\d_][^\d)\]]*|[\"']+)?[)\]]?",
     re.IGNORECASE,
 )
 """A number with an optional unit."""
+AMOUNT = re.compile(r"(.*[\d½¼¾⅓⅔⅛⅜⅝⅞][.,]?)\s*([^\d½¼¾⅓⅔⅛⅜⅝⅞]*)", re.DOTALL)
+"""A number and what follows it, as the file has them."""
 _FEET = re.compile(
     r"(\d+)\s*(?:'|ft\.?|foot|feet)\s*-?\s*(\d{1,2}(?!\d)[\d.,/\s-]*?)\s*"
     r"(?:\"|''|ins?\.?|inch|inches)",
@@ -172,12 +177,16 @@ def split_unit(value: Any) -> tuple[Any, str | None]:
     piece = _PIECE.fullmatch(_plain(value)) if isinstance(value, str) else None
     if piece is None or not piece[2] or not is_unit(piece[2]):
         return value, None
-    return piece[1], piece[2]
+    as_given = AMOUNT.fullmatch(value.strip())
+    same = as_given and _plain(as_given[1]) == piece[1].strip()
+    return as_given[1] if as_given and same else piece[1], piece[2]
 
 
 def split_sides(text: str) -> list[str]:
     """Split ``40 x 30 x 20``, or with ``*`` or ``by`` between the sides."""
-    return [side.strip() for side in _BETWEEN.split(keyboard_signs(text))]
+    text = keyboard_signs(text).strip()
+    between = _BEHIND if text[:1].isdecimal() else _BETWEEN
+    return [side.strip() for side in between.split(text)]
 
 
 def in_feet(value: Any) -> bool:
@@ -193,6 +202,9 @@ def exact_side(value: Any, *, decimal_comma: bool = False) -> Fraction:
     """
     match = _FEET.fullmatch(_plain(value)) if isinstance(value, str) else None
     if match is None:
+        piece = _PIECE.fullmatch(_plain(value)) if isinstance(value, str) else None
+        if piece and piece[2]:
+            read_unit("unit", piece[2].strip())
         return exact(value, decimal_comma=decimal_comma)
     inches = exact(match[2], decimal_comma=decimal_comma)
     if inches >= 12:

@@ -17,7 +17,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from packing_env import files
 from packing_env.planner.reading import tables
 from packing_env.planner.reading.columns import (
     LEFT_OUT,
@@ -29,6 +28,7 @@ from packing_env.planner.reading.columns import (
     read_header,
 )
 from packing_env.planner.reading.headings import (
+    as_box,
     by_letters,
     check_net,
     check_row_numbers,
@@ -217,21 +217,13 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
 
     Keys have the same names as columns of tables, and may state units as these do.
     """
-    text = tables.read_text(path)
-    # Numbers stay texts, so that they can be read exactly.
-    try:
-        if path.suffix.lower() == ".json":
-            value = files.parse_json(text, parse_float=str, parse_int=str)
-        else:
-            value = files.parse_yaml(text, as_texts=True)
-    except ValueError as error:
-        raise OrderError(f"{path}: cannot be read: {error}") from error
+    value = tables.read_document(path)
     unit = None
     if isinstance(value, Mapping):
         rest = {key: each for key, each in value.items() if key != "unit"}
         lists = [rest.pop(title) for title in columns.titles if title in rest]
         try:
-            if lists or not all(isinstance(each, Mapping) for each in rest.values()):
+            if lists or not all(isinstance(as_box(each), Mapping) for each in rest.values()):
                 check_names("the file", rest, (*columns.titles, "unit"))
             unit = read_unit("unit", str(value["unit"])) if "unit" in value else None
         except ValueError as error:
@@ -239,9 +231,11 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
         value = lists[0] if len(lists) == 1 else None if lists else rest
     named = isinstance(value, Mapping)  # as {lid: {...}}
     for name in value if named else ():
-        if name in columns.keys or meaning(plain(str(name))) == "sides":  # {size: {length: 1, ...}}
+        reserved = (*columns.keys, "container", "containers")
+        if name in reserved or meaning(plain(str(name))) == "sides":  # {size: {length: 1, ...}}
             raise OrderError(f"{path}: {name!r} is no name of a part; write a list of parts")
     listed = value if named else dict(enumerate(value if isinstance(value, list) else [None], 1))
+    listed = {name: as_box(entry) for name, entry in listed.items()}
     if not all(isinstance(entry, Mapping) for entry in listed.values()):
         titles = " or ".join(columns.titles)
         raise OrderError(f"{path}: write one list, alone or under {titles}; {columns.needed}")
@@ -350,9 +344,15 @@ def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str
     if len(pairs) not in (0, 3):
         words = " x ".join(str(number) for number, _ in pairs)
         raise OrderError(f"{header.title('sides')}={words!r} must be three sides, as in 30x20x10")
-    if ("file" in values) == bool(pairs):
-        raise OrderError(needed)
+    if "file" in values and pairs:
+        titles = ", ".join(header.title(key) for key in single or ("sides",))
+        raise OrderError(
+            f"{header.title('file')}={values['file']!r} has its own sides; remove {titles}, or the "
+            "file if the part is a box"
+        )
     if not pairs:
+        if "file" not in values:
+            raise OrderError(needed)
         return values
     # 2. Positive numbers.
     names = [header.title(key) for key in single] or [header.title("sides")] * 3

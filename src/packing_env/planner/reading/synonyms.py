@@ -70,9 +70,8 @@ _SYNONYMS = {
     "unit_of_dimension abmessungseinheit längeneinheit maßeinheit einheit unité unidad unità "
     "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位 "
     "birim jednotka enhet enhed mértékegység yksikkö 단위",
-    "weight": "mass wt unit_weight weight_pc weight_pcs weight_per_piece weight_per_pc "
-    "weight_per_unit weight_per_box weight_per_carton weight_each gewicht masse gross_wt "
-    "gross_mass g.w g_w gw stückgewicht stueckgewicht poids peso masa waga gross_weight "
+    "weight": "mass wt unit_weight weight_pc weight_each gewicht masse gross_wt gross_mass "
+    "g.w g_w gw stückgewicht stueckgewicht poids peso masa waga gross_weight "
     "bruttogewicht poids_brut peso_bruto peso_lordo brutogewicht waga_brutto вес масса "
     "вес_брутто масса_брутто 重量 重さ 毛重 单重 單重 质量 質量 kg gew "
     "ağırlık hmotnost váha vikt vekt vægt poids_unitaire peso_unitario einzelgewicht súly tömeg "
@@ -163,6 +162,10 @@ _ORDER = re.compile(
 """Three names of sides, perhaps beside other words, as in ``Box L x W x H (cm)``."""
 _IN_ORDER = re.compile(r"\bin\s+$", re.IGNORECASE)
 """The word before an order, as in ``Size in LxWxH``, where it is not inches."""
+_PER = re.compile(r"(?:/|(?<![^\W_])(?:per|pro|par|por)[\s_])\s*([^\W_]+)\.?", re.IGNORECASE)
+"""What follows ``per`` in a title."""
+_LOADED = {"pallet"}
+"""Packages whose weight is not that of a row's box."""
 _TIMES = re.compile(r"(?<=\w)\s*\*\s*(?=\w)")
 _CAMEL = re.compile(r"(?<=[a-z]{2})(?=[A-Z])")
 """The places of underscores in lengthCm; not in LxWxH or UoM."""
@@ -189,6 +192,11 @@ MEANING = {
     plain(word): key for key, words in _SYNONYMS.items() for word in (key, *words.split())
 } | {**dict.fromkeys(PACKAGES, "quantity"), **dict.fromkeys(NET, "weight")}
 """The key that each name of a column means."""
+
+
+def same_title(title: str) -> str:
+    """Return a title without the differences that do not matter when the user names it."""
+    return " ".join(title.split()).casefold()
 
 
 def meaning(word: str) -> str:
@@ -221,6 +229,14 @@ def without_order(title: str) -> str:
             named = any(meaning(each) == "sides" for each in (word, *word.split("_")))
             return f"{before} {'' if named else 'size'} {after}"
     return title
+
+
+def without_package(title: str) -> str:
+    """Return a title without the package or piece of a weight, as in ``G.W./ctn (kg)``."""
+    match = next(
+        (m for m in _PER.finditer(title) if plain(m[1]) in COUNTS | SINGLE - _LOADED), None
+    )
+    return title[: match.start()] + title[match.end() :] if match else title
 
 
 def inside_of(title: str, stem: str) -> frozenset[str]:
@@ -265,6 +281,11 @@ def is_blank(key: str, value: Any) -> bool:
     """Return whether a cell has no value, as with ``-`` or ``N/A``; names are kept."""
     word = str(value).strip().lower()
     return value in ("", None) or (word in _BLANK and word not in _NOT_BLANK.get(key, ()))
+
+
+def is_yes_no(text: str) -> bool:
+    """Return whether a text is a word for yes and one for no, as in ``Y/N``."""
+    return sorted(YES_NO.get(word, 2) for word in plain(text).split("_")) == [False, True]
 
 
 def without_pieces(count: str) -> str:

@@ -215,6 +215,21 @@ def _num_names(cells: Sequence[str]) -> int:
     return sum(meaning(plain(name)) in MEANING for name in names)
 
 
+def read_document(path: Path) -> Any:
+    """Read a JSON or YAML file; numbers stay texts, so that they can be read exactly.
+
+    Raises:
+        OrderError: The file is missing, is not text, or is damaged.
+    """
+    text = read_text(path)
+    try:
+        if path.suffix.lower() == ".json":
+            return files.parse_json(text, parse_float=str, parse_int=str)
+        return files.parse_yaml(text, as_texts=True)
+    except ValueError as error:
+        raise OrderError(f"{path}: cannot be read: {error}") from error
+
+
 def read_csv(path: Path) -> Table:
     """Read the rows of a CSV file.
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from packing_env.names import close_names
-from packing_env.planner.reading.lengths import exact
+from packing_env.planner.reading.lengths import AMOUNT, exact
 from packing_env.values import ParameterError, keyboard_signs
 
 _KILOGRAMS = {
@@ -32,7 +32,10 @@ _WORDS = {
 _UNITS = {word: unit for unit, words in _WORDS.items() for word in (unit, *words.split())}
 _TONS = ("ton", "tons")
 _PERCENT = ("%", "percent", "per cent", "pct", "prozent")
-_NUMBER = re.compile(r"(.*[\d½¼¾⅓⅔⅛⅜⅝⅞][.,]?)\s*([^\d½¼¾⅓⅔⅛⅜⅝⅞]*)", re.DOTALL)
+_POUNDS = re.compile(
+    r"(\d+)\s*(?:lbs?\.?|pounds?)[\s,]*(\d[\d.,]*)\s*(?:oz\.?|ounces?)", re.IGNORECASE | re.ASCII
+)
+"""Pounds and ounces, as in ``1 lb 4 oz``."""
 
 
 def is_weight_unit(word: str) -> bool:
@@ -77,8 +80,13 @@ def read_weight(name: str, value: Any, unit: str = "", *, decimal_comma: bool = 
             from the header's unit.
     """
     number, word = value, ""
-    if isinstance(value, str) and (match := _NUMBER.fullmatch(keyboard_signs(value).strip())):
+    if isinstance(value, str) and (match := AMOUNT.fullmatch(keyboard_signs(value).strip())):
         number, word = match[1], match[2]
+    if both := _POUNDS.fullmatch(str(number) + word):
+        ounces = _exact(name, value, both[2], decimal_comma)
+        if ounces >= 16:
+            raise ParameterError(f"{name}={value!r} has 16 oz or more; write them as pounds")
+        number, word = 16 * int(both[1]) + ounces, "oz"
     own = weight_unit(f"{name}={value!r}", word) if word.strip() else unit or "kg"
     if unit and own != unit:
         raise ParameterError(f"{name}={value!r}: the header states {unit}; use one unit")
@@ -93,7 +101,7 @@ def read_share(name: str, value: Any) -> float:
         ParameterError: The value is neither, or is a number above 1, which may be a percentage.
     """
     number, word = value, ""
-    if isinstance(value, str) and (match := _NUMBER.fullmatch(keyboard_signs(value).strip())):
+    if isinstance(value, str) and (match := AMOUNT.fullmatch(keyboard_signs(value).strip())):
         number, word = match[1], match[2].strip().lower()
     if word and word not in _PERCENT:
         raise ParameterError(f"{name}={value!r} must be a share, as in 80% or 0.8")

@@ -16,15 +16,14 @@ from packing_env import files
 from packing_env.extras import require
 from packing_env.names import close_names
 from packing_env.planner.reading.tables import OTHER_SHEETS, OrderError, Row, Table, new_row
-from packing_env.planner.reading.weights import is_weight_unit
 from packing_env.values import is_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
 _SIGNIFICANT = 15
 """Significant digits of a spreadsheet; further digits are rounding errors of its arithmetic."""
-_SHOWN = re.compile(r"""[0#?](?:\\? )*(?:"([^"]*)"|((?:\\\S)+))""")
-"""A word after the digits of a number format, as in 0.0" cm" and 0.0 \\c\\m."""
+_PIECES = re.compile(r"""([0#?@]|General)|"([^"]*)"|\\(.)|[_*].|\[[^\]]*\]|(;)""", re.IGNORECASE)
+"""Pieces of a number format: digits, words as in 0.0" cm" and 0.0 \\c\\m, and other marks."""
 
 
 def read_workbook(path: Path, sheet: str = "") -> Table:
@@ -138,14 +137,16 @@ def _digits(cell: Any) -> str:
 
 
 def _with_unit(text: str, number_format: str) -> str:
-    """Return a number with the unit of its format.
+    """Return a number with the word after the digits of its format, such as a unit.
 
     Decimals before a unit get a zero, so that 1.125 is not read as 1125.
     """
-    for match in _SHOWN.finditer(number_format):
-        unit = (match[1] or (match[2] or "").replace("\\", "")).strip()
-        if is_unit(unit) or is_weight_unit(unit):
-            return f"{text}{'0' if '.' in text else ''} {unit}"
-        if match[2] is None:  # other words than units; a mark such as \\. may precede a unit
+    shown = ""
+    for piece in _PIECES.finditer(number_format):
+        if piece[4]:  # formats of other numbers follow
             break
-    return text
+        shown = "" if piece[1] else shown + (piece[2] or piece[3] or "")
+    unit = shown.strip()
+    if not (unit[:1].isalpha() or is_unit(unit)):
+        return text
+    return f"{text}{'0' if '.' in text else ''} {unit}"
