@@ -13,7 +13,7 @@ import numpy as np
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import Packing, whole_file
 from packing_env.render.scene import PALETTE
-from packing_env.render.solids import CORNERS, Triangles, placed_solid
+from packing_env.render.solids import CORNERS, EDGES, Triangles, placed_solid
 from packing_env.render.viewer import side_by_side
 
 _FLOAT, _INTEGER = 5126, 5125
@@ -68,9 +68,8 @@ class _Glb:
 
     def add_container(self, packing: Packing, corner: np.ndarray) -> None:
         """Add a container and its items."""
-        pairs = [(i, j) for i in range(8) for j in range(8) if i < j and (i ^ j).bit_count() == 1]
-        points, edges = CORNERS * packing.container, np.array(pairs)
-        self._node("container", self._mesh(self._arrays(points, edges), _LINES, None), corner)
+        arrays = self._arrays(CORNERS * packing.container, EDGES)
+        self._node("container", self._mesh(arrays, _LINES, None), corner)
         for item in packing.items:
             key, solid, turn, move = placed_solid(item, packing.cell)
             if key not in self._accessors_of:

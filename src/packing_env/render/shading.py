@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from packing_env.render.raster import Camera, rasterize
-from packing_env.render.solids import CORNERS
+from packing_env.render.solids import CORNERS, EDGES
 
 LIGHT = np.array([0.28, -0.42, 0.86]) / np.linalg.norm([0.28, -0.42, 0.86])
 """Direction to the sun."""
@@ -67,9 +67,7 @@ def draw_edges(
     """Draw the container's edges: hidden behind items, faint in front of them, dark elsewhere."""
     steps = np.linspace(0, 1, 2 * len(picture))[:, None]
     marks = np.zeros(near.shape, np.float32)
-    for start, end in itertools.combinations(CORNERS, 2):
-        if np.abs(start - end).sum() != 1:
-            continue
+    for start, end in CORNERS[EDGES]:
         column, row, level = camera.project((start + steps * (end - start)) * extent).T
         for dx, dy in itertools.product(range(width), repeat=2):
             c = np.clip((column + dx - width / 2).astype(int), 0, near.shape[1] - 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import numpy as np
 from packing_env.plan import Packing, PlacedItem
 from packing_env.render.raster import look_at, rasterize
 from packing_env.render.scene import AZIMUTH, ELEVATION
-from packing_env.render.solids import CORNERS, triangles
+from packing_env.render.solids import CORNERS, EDGES, triangles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,10 +114,6 @@ class View:
 
     def _edges(self, page: Axes, flat: np.ndarray, colour: str, width: float, level: int) -> None:
         """Draw the edges of a cuboid; hidden edges are dashed."""
-        ends = [
-            (flat[a], flat[b], (np.nan, np.nan))
-            for a, b in itertools.combinations(range(8), 2)
-            if np.abs(CORNERS[a] - CORNERS[b]).sum() == 1
-        ]
+        ends = [(flat[a], flat[b], (np.nan, np.nan)) for a, b in EDGES]
         x, y = np.concatenate(ends).T
         page.plot(x, y, "--", color=colour, linewidth=width, zorder=level)

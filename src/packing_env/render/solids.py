@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ _SMOOTH = 0.82
 _HASH = np.array([1, 0x9E3779B97F4A7C1, 0x3C6EF372FE94F83])
 CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
 """``[8, 3]`` corners of the unit cube."""
+EDGES = np.array([(i, j) for i, j in combinations(range(8), 2) if (i ^ j).bit_count() == 1])
+"""``[12, 2]`` ends of its edges."""
 
 
 def floor_of(packing: Packing) -> tuple[float, float, float, float]:
