@@ -250,11 +250,10 @@ def read_handling(given: Any) -> dict[str, Any]:
     special = options(Stacking)
     known = [f.name for f in fields(Handling)]
     check_names("handling", given, [*known, *special, *POSES])
-    stacking = {name: value for name, value in given.items() if name in special}
-    values = {name: value for name, value in given.items() if name in known}
-    values = {name: value for name, value in values.items() if value is not None}
+    values = {name: v for name, v in given.items() if name in known and v is not None}
     for name, value in values.items():
         _read(name, value)
+    stacking = {name: value for name, value in given.items() if name in special}
     stacking = read_mapping(Stacking, stacking, "handling", "handling.")
     unset = (None, False)  # compared by identity: a value may be 0
     values |= {k: v for k, v in stacking.items() if not any(v is each for each in unset)}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
-from packing_env.constraints import Constraints, limit_in_mg, read_kilograms, weight_in_mg
+from packing_env.constraints import Constraints, limit_in_mg, weight_in_mg
 from packing_env.kernels.loading.arrays_numba import UNLIMITED
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
@@ -272,7 +272,7 @@ def load_rules(rules: Constraints, stability: str, unit: Fraction) -> LoadRules:
         max_load=rules.max_load,
         fragile=rules.fragile,
         lifo=rules.lifo,
-        weight_limit=_limit("weight_limit", rules.weight_limit),
+        weight_limit=_limit(rules.weight_limit),
         balance=rules.balance,
         overhang=(steps(along_x), steps(along_y)),
         cuts=tuple(
@@ -329,16 +329,16 @@ def _cuboid(box: Sequence[Fraction], unit: Fraction) -> Cuboid:
 
 
 def _weight(part: Part) -> int:
-    return weight_in_mg(read_kilograms("weight", part.handling.get("weight", 0.0)))
+    return weight_in_mg(part.handling.get("weight", 0.0))
 
 
-def _limit(name: str, kilograms: float | None) -> int | None:
-    return None if kilograms is None else limit_in_mg(read_kilograms(name, kilograms))
+def _limit(kilograms: float | None) -> int | None:
+    return None if kilograms is None else limit_in_mg(kilograms)
 
 
 def _type_of(part: Part, orientations: Sequence[Sides], count: int) -> BoxType:
     handling = part.handling
-    max_load = _limit("max_load", handling.get("max_load"))
+    max_load = _limit(handling.get("max_load"))
     return BoxType(
         orientations,
         count,
