@@ -41,7 +41,6 @@ from packing_env.planner.reading.headings import (
     without_titles,
 )
 from packing_env.planner.reading.lengths import (
-    exact,
     exact_side,
     in_one_unit,
     like_number,
@@ -51,7 +50,7 @@ from packing_env.planner.reading.lengths import (
 )
 from packing_env.planner.reading.synonyms import YES_NO, is_blank, meaning, plain, without_pieces
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, Header, OrderError, Row, Table
-from packing_env.planner.reading.weights import read_weight
+from packing_env.planner.reading.weights import exact_number, read_weight
 from packing_env.planner.reading.workbooks import read_workbook
 from packing_env.values import check_names, is_unit, read_unit
 
@@ -311,16 +310,8 @@ def _side(name: str, value: Any, stated: str | None) -> tuple[Any, str | None]:
 
 
 def _number(key: str, name: str, value: Any, comma: bool) -> int | float:
-    """Return a number; a count must be whole.
-
-    Raises:
-        OrderError: The value is not a number, or is ambiguous.
-    """
-    try:
-        number = exact(value, decimal_comma=comma)
-    except ValueError as error:
-        hint = _HINTS.get(key, "")
-        raise OrderError(f"{name}={value!r} must be a number{hint}: {error}") from None
+    """Return a number; a count must be whole."""
+    number = exact_number(name, value, value, comma, _HINTS.get(key, ""))
     if number.denominator == 1:
         return int(number)
     if key in _WHOLE:

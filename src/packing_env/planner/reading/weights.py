@@ -83,14 +83,14 @@ def read_weight(name: str, value: Any, unit: str = "", *, decimal_comma: bool = 
     if isinstance(value, str) and (match := AMOUNT.fullmatch(keyboard_signs(value).strip())):
         number, word = match[1], match[2]
     if both := _POUNDS.fullmatch(str(number) + word):
-        ounces = _exact(name, value, both[2], decimal_comma)
+        ounces = exact_number(name, value, both[2], decimal_comma)
         if ounces >= 16:
             raise ParameterError(f"{name}={value!r} has 16 oz or more; write them as pounds")
         number, word = 16 * int(both[1]) + ounces, "oz"
     own = weight_unit(f"{name}={value!r}", word) if word.strip() else unit or "kg"
     if unit and own != unit:
         raise ParameterError(f"{name}={value!r}: the header states {unit}; use one unit")
-    kilograms = _exact(name, value, number, decimal_comma) * _KILOGRAMS[own]
+    kilograms = exact_number(name, value, number, decimal_comma) * _KILOGRAMS[own]
     return int(kilograms) if kilograms.denominator == 1 else float(kilograms)
 
 
@@ -105,15 +105,21 @@ def read_share(name: str, value: Any) -> float:
         number, word = match[1], match[2].strip().lower()
     if word and word not in _PERCENT:
         raise ParameterError(f"{name}={value!r} must be a share, as in 80% or 0.8")
-    share = _exact(name, value, number, False) / (100 if word else 1)
+    share = exact_number(name, value, number, False) / (100 if word else 1)
     if share > 1:
         percent = f"; write {float(share):g}% or {float(share / 100):g}" if not word else ""
         raise ParameterError(f"{name}={value!r} must be a share of at most 1, or 100%{percent}")
     return float(share)
 
 
-def _exact(name: str, value: Any, number: Any, decimal_comma: bool) -> Fraction:
+def exact_number(
+    name: str, value: Any, number: Any, decimal_comma: bool, hint: str = ""
+) -> Fraction:
+    """Return the number in a value exactly; raise ParameterError, naming the value, if it is none.
+
+    ``hint`` says what the number means.
+    """
     try:
         return exact(number, decimal_comma=decimal_comma)
     except ValueError as error:
-        raise ParameterError(f"{name}={value!r} must be a number: {error}") from None
+        raise ParameterError(f"{name}={value!r} must be a number{hint}: {error}") from None
