@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from packing_env.constraints import Constraints
 from packing_env.planner.reading.containers import ContainerType
-from packing_env.planner.reading.lengths import check_apart, exact_length, read_box
+from packing_env.planner.reading.lengths import exact, exact_length, exact_lengths, metres
 from packing_env.planner.reading.weights import read_share, read_weight
 from packing_env.values import ParameterError
 
@@ -21,6 +22,8 @@ STABILITY = (
     "area_corners_code", "equilibrium", "none", "stands",
 )  # fmt: skip
 """Stability rules that an order may request; listed here, because their module imports torch."""
+_TOUCHING = 1e-6
+"""Metres by which boxes may overlap through rounding."""
 
 
 def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,14 +46,43 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if "preplaced" in read:
         boxes = read["preplaced"]
         several = [boxes] if isinstance(boxes, str) else boxes
-        read["preplaced"] = [read_box(box) for box in several]
-    check_apart(Constraints.read(read).preplaced)  # reading raises if a value is out of range
+        read["preplaced"] = [_read_box(box) for box in several]
+    _check_apart(Constraints.read(read).preplaced)  # reading raises if a value is out of range
     return read
 
 
 def _read_gap(name: str, length: Any) -> float:
     """Read a length that may be 0."""
     return float(exact_length(name, length))
+
+
+def _read_box(box: Any) -> Any:
+    """Read ``50x40x20mm@0,0,10``, sides and lower corner in one unit; return other types as is."""
+    if not isinstance(box, str):
+        return box
+    size, _, corner = box.partition("@")
+    sides, unit = exact_lengths("preplaced", size, 3, "50x40x20mm@0,0,10")
+    try:
+        x, y, z = (exact(place) * metres(unit) for place in corner.split(","))
+    except ValueError:
+        raise ParameterError(
+            f"preplaced={box!r} must end with a lower corner, as in 50x40x20mm@0,0,10"
+        ) from None
+    return tuple(float(length) for length in (x, y, z, *sides))
+
+
+def _check_apart(boxes: Sequence[Sequence[float]]) -> None:
+    """Raise if pre-placed boxes ``(x, y, z, dx, dy, dz)`` overlap; the message names two boxes."""
+    for one, other in combinations(boxes, 2):
+        depths = [
+            min(one[k] + one[3 + k], other[k] + other[3 + k]) - max(one[k], other[k])
+            for k in range(3)
+        ]
+        if min(depths) > _TOUCHING:
+            raise ParameterError(
+                f"preplaced: the boxes {list(one)} and {list(other)} overlap; they are "
+                "(x, y, z, dx, dy, dz) in metres"
+            )
 
 
 def check_options(

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations
 from numbers import Rational, Real
 from typing import Any
 
@@ -28,8 +27,6 @@ from packing_env.values import (
 
 ExactSize = tuple[Fraction, Fraction, Fraction]
 """``(X, Y, H)`` metres."""
-_TOUCHING = 1e-6
-"""Metres by which boxes may overlap through rounding."""
 _LARGEST = 100
 """Length in metres above which a container counts as a mistake in units."""
 _MOST_DIGITS = 300
@@ -213,29 +210,34 @@ def exact_side(value: Any, *, decimal_comma: bool = False) -> Fraction:
 
 
 def in_one_unit(
-    sides: list[Fraction], pairs: Sequence[tuple[Any, str | None]], unit: str | None
-) -> tuple[list[Fraction], list[str | None]]:
-    """Convert sides that all state a unit to one unit, by default that of the last.
+    sides: list[Fraction], pairs: Sequence[tuple[Any, str | None]], stated: Sequence[str]
+) -> tuple[list[Fraction], str | None]:
+    """Return sides in one unit, which the entry, the header or the sides state, and this unit.
 
-    Args:
-        sides: The sides.
-        pairs: Number and unit of each side, as :func:`split_unit` returns them.
-        unit: The unit, if the order states one.
-
-    Returns:
-        The sides, and the units that they state now.
+    Sides that all state a unit are converted. If the first sides state none, they are in the unit
+    of the last. ``stated`` are the units of the entry and the header.
 
     Raises:
-        ParameterError: The last side is in feet and inches, and another has no unit.
+        ParameterError: Units differ, or a side has none.
     """
-    own = [word for _, word in pairs]
-    if not all(own):
-        if in_feet(pairs[-1][0]) and not unit:
-            raise ParameterError("give the unit of each side")
-        return sides, own
-    unit = unit or own[-1] or ""
-    lengths = [side * metres(word or unit) for side, word in zip(sides, own, strict=True)]
-    return [length / metres(unit) for length in lengths], [unit]
+    words = [word and read_unit("unit", word) for _, word in pairs]
+    own = {word for word in words if word}
+    if all(words):
+        units = {*stated}  # to which the sides are converted
+    elif in_feet(pairs[-1][0]) and not stated:
+        raise ParameterError("give the unit of each side")
+    elif own and words[-1] is None and own != {*stated[:1]}:
+        raise ParameterError("give the unit of each side, or of the last")
+    else:
+        units = {*stated, *own}
+    if len(units) > 1:
+        raise ParameterError(f"units differ: {', '.join(sorted(units))}; use one")
+    unit = next(iter(units), words[-1])
+    if all(words):
+        sides = [
+            s * metres(w or "") / metres(unit or "") for s, w in zip(sides, words, strict=True)
+        ]
+    return sides, unit
 
 
 def metres(unit: str) -> Fraction:
@@ -333,43 +335,6 @@ def _lacks_unit(name: str, text: str, word: str | None, example: str) -> str:
     hint = close_names(word, UNIT_NAMES) if word else ""
     units = ", ".join(UNITS)
     return f"{name}={text!r} needs a unit, one of {units}, as in {number or example}mm{hint}"
-
-
-def read_box(box: Any) -> Any:
-    """Read ``50x40x20mm@0,0,10``, sides and lower corner in one unit; return other types as is.
-
-    Raises:
-        ParameterError: The text does not have this form.
-    """
-    if not isinstance(box, str):
-        return box
-    size, _, corner = box.partition("@")
-    sides, unit = exact_lengths("preplaced", size, 3, "50x40x20mm@0,0,10")
-    try:
-        x, y, z = (exact(place) * metres(unit) for place in corner.split(","))
-    except ValueError:
-        raise ParameterError(
-            f"preplaced={box!r} must end with a lower corner, as in 50x40x20mm@0,0,10"
-        ) from None
-    return tuple(float(length) for length in (x, y, z, *sides))
-
-
-def check_apart(boxes: Sequence[Sequence[float]]) -> None:
-    """Raise if pre-placed boxes ``(x, y, z, dx, dy, dz)`` overlap.
-
-    Raises:
-        ParameterError: The message names the two boxes.
-    """
-    for one, other in combinations(boxes, 2):
-        depths = [
-            min(one[k] + one[3 + k], other[k] + other[3 + k]) - max(one[k], other[k])
-            for k in range(3)
-        ]
-        if min(depths) > _TOUCHING:
-            raise ParameterError(
-                f"preplaced: the boxes {list(one)} and {list(other)} overlap; they are "
-                "(x, y, z, dx, dy, dz) in metres"
-            )
 
 
 def read_length(name: str, length: Any) -> float:

@@ -355,27 +355,9 @@ def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str
             raise OrderError(f"{name}={number!r} must be a length: {error}") from None
         if sides[-1] <= 0:
             raise OrderError(f"{name}={number} must be a number, more than 0")
-    sides, own = in_one_unit(sides, pairs, values.get("unit") or header.unit)
-    stated = _units(values, header, own)
-    return values | {"sides": tuple(sides)} | ({"unit": stated.pop()} if stated else {})
-
-
-def _units(values: dict[str, Any], header: Header, words: list[str | None]) -> set[str]:
-    """Return the unit of an entry, if any; ``words`` are the units stated beside its sides.
-
-    Raises:
-        OrderError: Units differ, or a side has none.
-    """
-    own = {word for word in words if word}
-    stated = {read_unit("unit", word) for word in own}
-    other = values.get("unit") or header.unit
-    if own and not all(words) and words[-1] is None and stated != {other}:
-        raise OrderError("give the unit of each side, or of the last")
-    stated |= {each for each in (values.get("unit"),) if each}
-    stated |= {header.unit} if stated and header.unit else set()
-    if len(stated) > 1:
-        raise OrderError(f"units differ: {', '.join(sorted(stated))}; use one")
-    return stated
+    stated = [each for each in (values.get("unit"), header.unit) if each]
+    sides, unit = in_one_unit(sides, pairs, stated)
+    return values | {"sides": tuple(sides)} | ({"unit": unit} if unit else {})
 
 
 def handling(values: Mapping[str, Any]) -> dict[str, Any]:
