@@ -27,23 +27,6 @@ def title_of(packing: Packing) -> str:
     )
 
 
-def _figure_of(
-    packings: Sequence[Packing], titles: Sequence[str], columns: int, size: int
-) -> Figure:
-    """Draw packings row by row, each with its title, in a figure without a window."""
-    rows, side = math.ceil(len(packings) / columns), 3.6
-    figure: Figure = require("matplotlib.figure", "figures").Figure(
-        figsize=(columns * side, rows * (side + 0.3)), layout="constrained"
-    )
-    axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
-    for place in axes:
-        place.set_axis_off()
-    for place, packing, title in zip(axes, packings, titles, strict=False):
-        place.imshow(image(packing, size), interpolation="antialiased")
-        place.set_title(title, fontsize=10)
-    return figure
-
-
 def save_grid(
     path: str | Path,
     packings: Sequence[Packing],
@@ -70,9 +53,18 @@ def save_grid(
         raise ValueError(f"{len(titles)} titles for {len(packings)} pictures; give one per picture")
     columns = columns or math.ceil(math.sqrt(len(packings)))
     titles = titles or [title_of(packing) for packing in packings]
-    figure = _figure_of(packings, titles, columns, size)
+    rows, side = math.ceil(len(packings) / columns), 3.6
+    figure: Figure = require("matplotlib.figure", "figures").Figure(
+        figsize=(columns * side, rows * (side + 0.3)), layout="constrained"
+    )
+    axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for place in axes:
+        place.set_axis_off()
+    for place, packing, title in zip(axes, packings, titles, strict=False):
+        place.imshow(image(packing, size), interpolation="antialiased")
+        place.set_title(title, fontsize=10)
     with whole_file(path) as draft:
-        figure.savefig(draft, dpi=size / 3.6, format="png")
+        figure.savefig(draft, dpi=size / side, format="png")
 
 
 def save_png(path: str | Path, picture: np.ndarray) -> None:
