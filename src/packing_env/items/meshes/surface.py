@@ -61,11 +61,12 @@ class Surface:
         return replace(self, vertices=self.vertices @ linear.T + shift, faces=faces)
 
 
-def surface(vertices: Any, faces: Any) -> Surface:
+def surface(vertices: Any, faces: Any, warnings: Sequence[str] = ()) -> Surface:
     """Make a surface of one part from anything array-like; empty lists become empty arrays."""
     points = widened(np.asarray(vertices)).reshape(-1, 3)
     triangles = np.array(faces, dtype=np.int64).reshape(-1, 3)
-    return Surface(points, triangles, np.zeros(len(points), dtype=np.int64))
+    part = np.zeros(len(points), dtype=np.int64)
+    return Surface(points, triangles, part, warnings=tuple(warnings))
 
 
 def merged(pieces: Sequence[Surface], unit: str | None = None) -> Surface:

@@ -10,7 +10,6 @@ import struct
 import warnings
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,9 +69,9 @@ def read_ply(data: bytes) -> Surface:
                     polygons += _strips(ids) if name == "tristrips" else [ids]
     except (DeprecationWarning, LookupError, ValueError, OverflowError, struct.error) as error:
         raise damaged(f"PLY {name!r} is invalid, or ends too early ({error})") from error
-    whole = surface(vertices, triangulate_faces(vertices, list(enumerate(polygons)), "face"))
+    faces = triangulate_faces(vertices, list(enumerate(polygons)), "face")
     warning = "more data follow the last element that its header declares; they are ignored"
-    return replace(whole, warnings=(warning,) * bool(body[at:].strip()))
+    return surface(vertices, faces, [warning] * bool(body[at:].strip()))
 
 
 def _header(header: bytes) -> tuple[bool, list[_Element]]:

@@ -112,9 +112,8 @@ def _read_stl(data: bytes) -> Surface:
         if spare == 0 or (count and spare > 0 and spare % STL_FACET):
             facet = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
             facets = np.frombuffer(data, dtype=facet, count=count, offset=STL_HEADER)
-            whole = surface(facets["corners"], np.arange(3 * count))
             warning = f"{spare} bytes after the last of its {count} triangles are ignored"
-            return replace(whole, warnings=(warning,) * (spare > 0))
+            return surface(facets["corners"], np.arange(3 * count), [warning] * (spare > 0))
     text = _without_mark(data).rstrip(PADDING)
     if text.lstrip()[:5].lower() == b"solid" and b"\0" not in text:
         return _stl_ascii(_text(text, "ASCII STL"))
@@ -175,11 +174,8 @@ def _distinct_solids(points: Float[np.ndarray, "V 3"], part: Int[np.ndarray, " V
     corners = np.concatenate([*distinct.values()])
     num_repeated = len(solids) - len(distinct)
     warning = f"{num_repeated} of {len(solids)} solids repeat another one: left out"
-    return replace(
-        surface(points[corners], np.arange(len(corners))),
-        part=part[corners],
-        warnings=(warning,) * (num_repeated > 0),
-    )
+    whole = surface(points[corners], np.arange(len(corners)), [warning] * (num_repeated > 0))
+    return replace(whole, part=part[corners])
 
 
 def _read_obj(data: bytes) -> Surface:
@@ -196,8 +192,7 @@ def _read_obj(data: bytes) -> Surface:
         elif words[0] in NOT_READ:
             warning = f"{words[0]!r} in line {number} is not read; export triangles, in one file"
             ignored.setdefault(words[0], warning)
-    whole = surface(vertices, triangulate_faces(vertices, polygons, first=1))
-    return replace(whole, warnings=tuple(ignored.values()))
+    return surface(vertices, triangulate_faces(vertices, polygons, first=1), [*ignored.values()])
 
 
 def _obj_index(number: int, word: str, num_vertices: int) -> int:
@@ -235,10 +230,9 @@ def _read_off(data: bytes) -> Surface:
     vertices = [_floats(at, line) for at, line in body[:num_vertices]]
     faces = body[num_vertices : num_vertices + num_faces]
     polygons = [(at, _off_polygon(at, line)) for at, line in faces]
-    whole = surface(vertices, triangulate_faces(vertices, polygons))
     spare = len(body) - num_vertices - num_faces
     warning = f"{spare} lines after the last of its {num_faces} faces are ignored"
-    return replace(whole, warnings=(warning,) * (spare > 0))
+    return surface(vertices, triangulate_faces(vertices, polygons), [warning] * (spare > 0))
 
 
 def _off_polygon(number: int, words: list[str]) -> list[int]:
@@ -278,9 +272,9 @@ def _read_dae(data: bytes) -> Surface:
     double = np.asarray(mesh.vertices, dtype=np.float64).reshape(-1, 3)
     single = double.astype(np.float32)
     exact = (single.astype(np.float64) == double).all()
-    whole = surface(single if exact else double, mesh.faces).moved(np.diag([metres] * 3 + [1.0]))
     warning = f"up_axis {up} is not applied, as in RViz: axes are those of the file"
-    return replace(whole, warnings=(warning,) * (up in ("X_UP", "Y_UP")))
+    whole = surface(single if exact else double, mesh.faces, [warning] * (up in ("X_UP", "Y_UP")))
+    return whole.moved(np.diag([metres] * 3 + [1.0]))
 
 
 Reader = Callable[[bytes], Surface]
