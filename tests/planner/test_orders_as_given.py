@@ -689,7 +689,7 @@ def test_handling_as_people_write_it(name: str, write: Write) -> None:
             for each in (" per piece", "/pc", "_pc", " per box", " per carton (kg)", " each")
         ),
         *(
-            (f"{title}", "400", 400)
+            (title, "400", 400)
             for title in (
                 "G.W./ctn",
                 "N.W. per carton (kg)",
@@ -698,6 +698,8 @@ def test_handling_as_people_write_it(name: str, write: Write) -> None:
                 "GW (kg/ctn)",
                 "Gross weight per package",
                 "Gewicht pro Karton",
+                "weightPerCarton",
+                "Weight (per item)",
                 "毛重(kg/箱)",
             )
         ),

@@ -164,8 +164,7 @@ _IN_ORDER = re.compile(r"\bin\s+$", re.IGNORECASE)
 """The word before an order, as in ``Size in LxWxH``, where it is not inches."""
 _PER = re.compile(r"(?:/|(?<![^\W_])(?:per|pro|par|por)[\s_])\s*([^\W_]+)\.?", re.IGNORECASE)
 """What follows ``per`` in a title."""
-_LOADED = {"pallet"}
-"""Packages whose weight is not that of a row's box."""
+_EMPTY = re.compile(r"[(\[]\s*[)\]]")
 _TIMES = re.compile(r"(?<=\w)\s*\*\s*(?=\w)")
 _CAMEL = re.compile(r"(?<=[a-z]{2})(?=[A-Z])")
 """The places of underscores in lengthCm; not in LxWxH or UoM."""
@@ -232,11 +231,15 @@ def without_order(title: str) -> str:
 
 
 def without_package(title: str) -> str:
-    """Return a title without the package or piece of a weight, as in ``G.W./ctn (kg)``."""
-    match = next(
-        (m for m in _PER.finditer(title) if plain(m[1]) in COUNTS | SINGLE - _LOADED), None
-    )
-    return title[: match.start()] + title[match.end() :] if match else title
+    """Return a title without the package or piece of a weight, as in ``G.W./ctn (kg)``.
+
+    The weight of a pallet is not that of a row's box, so ``per pallet`` stays.
+    """
+    words, boxes = _CAMEL.sub("_", title), COUNTS | SINGLE | {"item"}
+    for each in _PER.finditer(words):
+        if plain(each[1]) in boxes - {"pallet"}:
+            return _EMPTY.sub("", words[: each.start()] + words[each.end() :])
+    return title
 
 
 def inside_of(title: str, stem: str) -> frozenset[str]:
