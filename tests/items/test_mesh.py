@@ -561,11 +561,13 @@ def test_collada_files_of_a_urdf_tree_keep_their_unit_and_axes(tmp_path, unit, s
 
 def test_a_urdf_tree_has_one_warning_on_all_its_collada_files(tmp_path):
     pytest.importorskip("collada")
-    for name in "ab":
+    for name in ("a", "b: 1"):
         (tmp_path / f"{name}.dae").write_text(DAE.format(unit="", up="Y_UP"))
-    both = '<mesh filename="a.dae"/></geometry></visual><visual><geometry><mesh filename="b.dae"/>'
+    both = (
+        '<mesh filename="a.dae"/></geometry></visual><visual><geometry><mesh filename="b: 1.dae"/>'
+    )
     mesh = load_mesh(write_urdf(tmp_path / "r.urdf", both))
-    assert [text for text in mesh.warnings if text.startswith("a.dae, b.dae: up_axis")]
+    assert [text for text in mesh.warnings if text.startswith("a.dae, b: 1.dae: up_axis")]
     assert sum("up_axis" in text for text in mesh.warnings) == 1
 
 

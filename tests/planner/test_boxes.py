@@ -154,12 +154,15 @@ def test_a_file_of_another_solid_is_refused_in_a_plan_of_boxes(tmp_path: Path) -
         assert violation.claim == "geometry"
 
 
-def test_lengths_without_a_common_unit_are_rounded_in_the_plan(tmp_path: Path) -> None:
+def test_lengths_without_a_common_unit_are_rounded_in_the_plan(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Rounded up to 0.001 mm, 142.858 x 90.910 x 76.924 mm; the container is rounded down."""
     die = Part(sides=(Fraction(1, 7), Fraction(1, 11), Fraction(1, 13)), unit="m", quantity=8)
     plan = pack([die], "285.7169x181.8209x153.8489mm", tmp_path)
     assert (plan.num_packed, plan.num_left) == (8, 0)
     assert plan.containers[0].container == pytest.approx((0.285716, 0.18182, 0.153848), abs=1e-9)
+    assert "give lengths with fewer digits" in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(8))
