@@ -78,7 +78,13 @@ def composed(
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"--config-dir {folder}: there is no such folder")
-    _check_groups(parsed, folders)
+    known = groups(folders)
+    for override in _choices(parsed, known):
+        if not all(isinstance(name, str) for name in _names(override)):
+            key = override.key_or_group
+            raise ConfigError(
+                f"{override.input_line}: {key} is a group; choose one of {', '.join(known[key])}"
+            )
     # 2. Compose, and compare the values that were set with those in the files.
     own = [override for override in parsed if not is_for_agent_of_run(override, command, parsed)]
     lines = [override.input_line or "" for override in own]
@@ -108,18 +114,16 @@ def is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Overr
     )
 
 
-def _check_groups(parsed: Sequence[Override], folders: Sequence[Path]) -> None:
-    known = groups(folders)
-    for override in parsed:
-        key, value = override.key_or_group, override.value()
-        # Several options at once make sense only for experiments, which set keys of all sections.
-        several = key == "experiment" and isinstance(value, list)
-        names: Any = value if several else [value]
-        chooses = not override.is_delete() and not override.is_sweep_override()
-        if key in known and chooses and not all(isinstance(name, str) for name in names):
-            raise ConfigError(
-                f"{override.input_line}: {key} is a group; choose one of {', '.join(known[key])}"
-            )
+def _choices(parsed: Sequence[Override], known: Collection[str]) -> list[Override]:
+    """Return the overrides that choose an option of a group."""
+    chosen = [override for override in parsed if override.key_or_group in known]
+    return [each for each in chosen if not each.is_delete() and not each.is_sweep_override()]
+
+
+def _names(override: Override) -> list[Any]:
+    """Return the options that an override chooses; several only of experiments."""
+    value: Any = override.value()
+    return value if override.key_or_group == "experiment" and isinstance(value, list) else [value]
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
@@ -245,17 +249,14 @@ def _explained(
     """Return the reason for Hydra's error, as one paragraph."""
     # 1. An unknown option of a group.
     options = groups(folders)
-    chosen = []
-    for override in overrides:
-        key, value = override.key_or_group, override.value()
-        if key not in options:
-            continue
-        if value not in (*options[key], None, "null"):
-            check_name(key, value, options[key])
-        chosen.append(override.input_line or "")
+    chosen = _choices(overrides, options)
+    for override in chosen:
+        for name in _names(override):
+            check_name(override.key_or_group, name, options[override.key_or_group])
     # 2. An unknown key: compare it with the keys of the chosen groups.
+    lines = [override.input_line or "" for override in chosen]
     try:
-        base = hydra_compose(command, [*chosen, *search_path(folders)])
+        base = hydra_compose(command, [*lines, *search_path(folders)])
     except (HydraException, OmegaConfBaseException):
         return ConfigError(first_lines(error))
     known = [key for key, _ in walk(base, lists=False) if key]
@@ -299,7 +300,7 @@ def _check_kinds(
             raise ConfigError(f"{key} is not given; set {key}=...")
     check_command(config)
     known = groups(folders)
-    chosen = [o for o in overrides if o.key_or_group in known and _names_option(o)]
+    chosen = _choices(overrides, known)
     if all(o in chosen or o.key_or_group.startswith("hydra") for o in overrides):
         return
     lines = [override.input_line or "" for override in chosen]
@@ -311,11 +312,6 @@ def _check_kinds(
     for key, usual in walk(base, lists=False):
         if isinstance(values.get(key.rpartition(".")[0]), Mapping):  # null sections have no keys
             check_kind(key, usual, values.get(key), known.get(key, ()))
-
-
-def _names_option(override: Override) -> bool:
-    """Return whether an override chooses an option of its group; null chooses none."""
-    return not override.is_delete() and override.value() not in (None, "null")
 
 
 @lru_cache(maxsize=64)

@@ -67,6 +67,7 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("train +reward.utilisation=1", "did you mean utilization?"),
         ("eval checkpoint=cuboid_online", "did you mean pretrained/cuboid_online?"),
         ("train 'env=[irregular]'", "env is a group; choose one of cuboid_buffer"),
+        ("train 'experiment=[demo,learn_dq]'", "experiment='learn_dq' is unknown, did you mean"),
         ("train tranier=quick", "did you mean trainer"),
         ("train env.num_envs=many", "env.num_envs='many' must be a number"),
         ("train env.container=0.3", "env.container=0.3 must be a list"),
