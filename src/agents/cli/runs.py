@@ -87,12 +87,19 @@ class Run:
         return utilizations
 
     @property
+    def score(self) -> float | None:
+        """Mean utilization, the objective of sweepers: held-out, or else of the last training."""
+        if self.policies:
+            return next(iter(self.policies.values())).mean
+        last = _part(self.results, "training", "last").get("utilization")
+        return last if isinstance(last, float) else None
+
+    @property
     def utilization(self) -> str:
-        """Held-out utilization of its first policy, or else that of the last training episodes."""
+        """Utilization of its first policy as text; it says so if it is that of the training."""
         if self.policies:
             return str(next(iter(self.policies.values())))
-        last = _part(self.results, "training", "last").get("utilization")
-        return f"{last:.3f} (train)" if isinstance(last, float) else ""
+        return "" if self.score is None else f"{self.score:.3f} (train)"
 
     @property
     def baseline(self) -> str:

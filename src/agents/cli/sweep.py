@@ -13,7 +13,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from agents.cli.eval import RESULTS
 from agents.cli.runs import Run, listing
 from agents.config import compose as composition
 from agents.config import imports, keys
@@ -23,7 +22,7 @@ from agents.config.keys import Request
 from agents.loggers.console import PlainConsole
 from agents.training.process import StoppedError
 from agents.training.runs import DESCRIPTION
-from packing_env import extras, files
+from packing_env import extras
 
 EXTRAS = {
     f"hydra/{kind}={name}": (f"hydra_plugins.hydra_{package}", f"sweeps with hydra/{kind}={name}")
@@ -63,19 +62,6 @@ class Table(Callback):
 def _number(place: Path) -> tuple[int, str]:
     name = place.parent.name
     return (int(name) if name.isdigit() else 0, name)
-
-
-def outcome(folder: Path) -> float:
-    """Return the objective of a sweeper: the mean utilization of a finished job.
-
-    It is the mean over held-out instances (``evaluation.instances``). Without these, it is the mean
-    over the last episodes of training.
-    """
-    results = files.parse_json(files.read_text(folder / RESULTS))
-    policies = results.get("policies")
-    if policies:
-        return float(next(iter(policies.values()))["summary"]["utilization"]["mean"])
-    return float(results["training"]["last"].get("utilization") or 0.0)
 
 
 def _check(request: Request) -> int:
@@ -147,7 +133,7 @@ def sweep(
             raise SystemExit(codes[-1])
         if codes[-1]:
             raise JobError(f"{config.run_dir}: the job failed, with exit code {codes[-1]}")
-        return outcome(Path(config.run_dir))
+        return Run(Path(config.run_dir)).score or 0.0
 
     # 3. Hydra reads the command line.
     before = sys.argv
