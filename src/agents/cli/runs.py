@@ -122,19 +122,20 @@ def find(place: Path) -> list[Run]:
     Raises:
         ConfigError: There is no run.
     """
-    runs_there = list(_inside(place, _DEEPEST))
+    runs_there = list(runs_in(place, _DEEPEST))
     if not runs_there:
         raise ConfigError(f"{place}: no run is there; a run's folder has a {folders.DESCRIPTION}")
     return runs_there
 
 
-def _inside(place: Path, levels: int) -> Iterable[Run]:
+def runs_in(place: Path, levels: int) -> Iterable[Run]:
+    """Yield the run of a folder, or the runs in the folders below it, down to some levels."""
     if (place / folders.DESCRIPTION).is_file():
         yield Run(place)
     elif levels and place.is_dir():
         inner = [path for path in place.iterdir() if path.is_dir() and not path.is_symlink()]
         for path in sorted(inner, key=lambda path: (len(path.name), path.name)):
-            yield from _inside(path, levels - 1)
+            yield from runs_in(path, levels - 1)
 
 
 _SETTINGS = 5

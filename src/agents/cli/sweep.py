@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from agents.cli.runs import Run, listing
+from agents.cli.runs import Run, listing, runs_in
 from agents.config import compose as composition
 from agents.config import imports, keys
 from agents.config.folders import ConfigError, config_folder
@@ -21,7 +21,6 @@ from agents.config.grids import expanded
 from agents.config.keys import Request
 from agents.loggers.console import PlainConsole
 from agents.training.process import StoppedError
-from agents.training.runs import DESCRIPTION
 from packing_env import extras
 
 EXTRAS = {
@@ -54,14 +53,8 @@ class Table(Callback):
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Print the table; Hydra calls this in the process that started the sweep."""
         top = Path(config.hydra.sweep.dir)
-        jobs = [Run(place.parent) for place in sorted(top.glob(f"*/{DESCRIPTION}"), key=_number)]
-        if jobs:
+        if jobs := list(runs_in(top, levels=1)):
             PlainConsole().print(listing(jobs, str(top)))
-
-
-def _number(place: Path) -> tuple[int, str]:
-    name = place.parent.name
-    return (int(name) if name.isdigit() else 0, name)
 
 
 def _check(request: Request) -> int:
