@@ -101,12 +101,19 @@ class Judge:
         return bool(allowed)
 
 
+def new_memory(search: Search) -> tuple[Any, Any, Any]:
+    """Return the memory of a search as arrays, which interpreted kernels read."""
+    scratch, *tables = search._new_memory(1)
+    pile, cutting = (type(table)(*map(np.asarray, table)) for table in tables)
+    return scratch, pile, cutting
+
+
 def complete(rules: LoadRules, types: list[BoxType]) -> int:
     """Complete one load; return the number of refusals in corners."""
     with ThreadPoolExecutor(1) as pool:
         search = Search(Problem((60, 40, 30), types, rules), pool, 1, math.inf)
     problem: Any = search._loading
-    scratch, pile, _ = memory = search._new_memory(1)
+    scratch, pile, _ = memory = new_memory(search)
     scratch.spaces[0] = 0, 0, 0, *problem.room.container, 1
     scratch.left[:], scratch.active[:] = search._counts, problem.room.order
     judge = Judge(problem, scratch.low)
@@ -145,7 +152,7 @@ def join_below_an_overhang() -> None:
         )
         search._join()
     problem: Any = search._loading
-    scratch, pile, _ = search._new_memory(1)
+    scratch, pile, _ = new_memory(search)
     rules_numba.enter_before(pile, problem)
     space, low = np.array([0, 0, 0, 100, 90, 100, 1]), scratch.low
     # Both boxes are beside each other in one block. Alone, each box meets the overhanging box.

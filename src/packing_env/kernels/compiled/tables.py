@@ -9,7 +9,7 @@ array's entry where it uses the array.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import models, register_model
 from numba.np.numpy_support import from_dtype
 from torch import Tensor
+
+from packing_env.kernels.step.entries import shape_of
 
 _WORD = ir.IntType(64)
 intrinsic: Any = extending.intrinsic  # numba adds the first argument, the context
@@ -39,15 +41,16 @@ class Template:
     """A table without its addresses, for tensors whose shapes stay the same from step to step.
 
     Args:
-        shapes: The shape of each entry in compiled code.
+        layout: The declared entries, all of them tensors.
+        sizes: The length of each axis of the layout.
     """
 
-    def __init__(self, shapes: Sequence[Sequence[int]]) -> None:
+    def __init__(self, layout: Any, sizes: Mapping[str, int]) -> None:
         words: list[int] = []
         places = []
-        for shape in shapes:
+        for _, axes in layout.kinds:
             places.append(len(words))
-            words += (0, *shape)
+            words += (0, *shape_of(axes, sizes))
         self._words, self._places = np.array(words, np.int64), np.array(places)
 
     def table(self, tensors: Sequence[Tensor]) -> np.ndarray:
@@ -73,8 +76,8 @@ def table(layout: Any, entries: Sequence[Tensor | float]) -> np.ndarray:
         if not isinstance(entry, Tensor):
             words.append(int(np.array(entry, dtype).view(np.int64)))
             continue
-        if entry.dim() != axes or (dtype in _DTYPES and entry.dtype != _DTYPES[dtype]):
-            raise TypeError(f"{name} should be {dtype} with {axes} axes, not {entry.dtype}")
+        if entry.dim() != len(axes) or (dtype in _DTYPES and entry.dtype != _DTYPES[dtype]):
+            raise TypeError(f"{name} should be {dtype} with {len(axes)} axes, not {entry.dtype}")
         if not entry.is_contiguous():
             raise ValueError(f"{name} must be contiguous")
         words += (entry.data_ptr(), *entry.shape)
@@ -84,6 +87,25 @@ def table(layout: Any, entries: Sequence[Tensor | float]) -> np.ndarray:
 def zeros(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
     """Return memory for a kernel, filled with zeros."""
     return torch.zeros(shape, dtype=dtype, device="cpu")
+
+
+def allocate(
+    layout: Any, sizes: Mapping[str, int], dtypes: Mapping[str, torch.dtype] | None = None
+) -> Any:
+    """Return the entries of a layout, filled with zeros.
+
+    Args:
+        layout: The declared entries.
+        sizes: The length of each axis, and the value of each number.
+        dtypes: The dtypes that the layout leaves open.
+    """
+    known = _DTYPES | dict(dtypes or {})
+    return layout(
+        *(
+            zeros(*shape_of(axes, sizes), dtype=known[dtype]) if axes else sizes[name]
+            for name, (dtype, axes) in zip(layout._fields, layout.kinds, strict=True)
+        )
+    )
 
 
 # ---------------------------------------------------------------------- tables in compiled code
@@ -99,8 +121,8 @@ class Table(types.Type):
         word, dtypes = 0, {name: from_dtype(np.dtype(name)) for name in _DTYPES}
         dtypes |= zip(unknown_dtypes(layout), chosen, strict=True)
         for name, (dtype, axes) in zip(layout._fields, layout.kinds, strict=True):
-            self.places[name] = (word, dtypes[dtype], axes)
-            word += 1 + axes
+            self.places[name] = (word, dtypes[dtype], len(axes))
+            word += 1 + len(axes)
 
     def entry(self, name: str) -> Any:
         """Return the type of an entry."""

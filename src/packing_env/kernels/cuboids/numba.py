@@ -14,7 +14,7 @@ import torch
 
 from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.compiled.tables import reader, rows, zeros
+from packing_env.kernels.compiled.tables import allocate, reader, rows
 from packing_env.kernels.cuboids import loops
 from packing_env.kernels.cuboids.slopes import integers, slope_scale
 from packing_env.kernels.step.entries import declare_entries
@@ -34,20 +34,20 @@ Search = declare_entries(
     stable   uint8  Xs line
     highest  uint8  line
     places   uint8  line
-    ups      count  X line
-    downs    count  X line
-    counts   count  X line
-    limits   count  3 line
+    ups      count  reaches line
+    downs    count  reaches line
+    counts   count  shares line
+    limits   count  limits line
     total    count  line
     reach    count  U+2 line
-    slopes   slope  U+1 line
-    factors  slope  U+1 line
-    bases    slope  U+1 line
-    lefts    slope  U+1 line
-    rights   slope  U+1 line
+    slopes   slope  chords line
+    factors  slope  chords line
+    bases    slope  chords line
+    lefts    slope  chords line
+    rights   slope  chords line
     left     slope  line
     right    slope  line
-    ends     uint8  X line
+    ends     uint8  ends line
     corner   uint8  4 line
     level    uint8  line
     corners  uint8  line
@@ -63,12 +63,12 @@ The axis ``line`` has one entry per place along y and lane.
 - ``ground`` is filled before the search; ``sides``, ``mask_x`` and ``mask_y`` belong to the items;
 - ``tops`` are the highest cells of window rows; for each lattice row, ``raised`` are the rest
   heights plus 1, and ``stable`` the verdicts;
-- ``weights`` are the weights of slopes by run; ``columns`` are the columns of the ground per phase.
+- ``weights`` are the weights of slopes by run; ``columns`` are the columns of the ground per phase;
+- the axes ``reaches``, ``shares`` and ``ends`` are X, and ``chords`` is U or U + 1; they are 0 for
+  arrays that the rule does not read.
 """
 
 as_search = reader(Search)
-
-_U8 = np.uint8
 
 
 def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any], tuple[Any, ...]]:
@@ -81,7 +81,7 @@ def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any]
     """
     stride, across, along = counts.stride, counts.across, counts.along
     xs, ys = (-(-side // stride) for side in shape)
-    columns, line, length = ys + (along - 1) // stride, ys * lanes, shape[0]
+    columns, length = ys + (along - 1) // stride, shape[0]
     # The narrowest integers that can hold counts and slopes: more of them fit into a vector.
     kinds = tuple(np.empty(0, kind) for kind in integers((across, along)))
     count, slope = (torch.from_numpy(kind).dtype for kind in kinds)
@@ -90,40 +90,24 @@ def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any]
     hulls, shares, corners = (
         int(table[counts.rule]) for table in (rules.HULLS, rules.COUNTS, rules.CORNERS)
     )
-    reaches = (hulls * length, line)
-    slopes = (hulls * (across if rules.CENTRES[counts.rule] else across + 1), line)
-    search = Search(
-        ground=zeros(length, stride * columns * lanes),
-        sides=zeros(2, line, dtype=count),
-        mask_x=zeros(across, line),
-        mask_y=zeros(along, line),
-        tops=zeros(length, line),
-        raised=zeros(xs, line),
-        stable=zeros(xs, line),
-        highest=zeros(line),
-        places=zeros(line),
-        ups=zeros(*reaches, dtype=count),
-        downs=zeros(*reaches, dtype=count),
-        counts=zeros(shares * length, line, dtype=count),
-        limits=zeros(rules.NUM_LIMITS, line, dtype=count),
-        total=zeros(line, dtype=count),
-        reach=zeros(across + 2, line, dtype=count),
-        slopes=zeros(*slopes, dtype=slope),
-        factors=zeros(*slopes, dtype=slope),
-        bases=zeros(*slopes, dtype=slope),
-        lefts=zeros(*slopes, dtype=slope),
-        rights=zeros(*slopes, dtype=slope),
-        left=zeros(line, dtype=slope),
-        right=zeros(line, dtype=slope),
-        ends=zeros(corners * length, line),
-        corner=zeros(4, line),
-        level=zeros(line),
-        corners=zeros(line),
-        weights=torch.from_numpy(_weights(across, along)),
-        columns=columns,
-        lanes=lanes,
-    )
-    return list(search), kinds
+    sizes = {
+        "X": length,
+        "Xs": xs,
+        "U": across,
+        "V": along,
+        "line": ys * lanes,
+        "cells": stride * columns * lanes,
+        "reaches": hulls * length,
+        "shares": shares * length,
+        "ends": corners * length,
+        "chords": hulls * (across if rules.CENTRES[counts.rule] else across + 1),
+        "limits": rules.NUM_LIMITS,
+        "runs": 0,
+        "columns": columns,
+        "lanes": lanes,
+    }
+    search = allocate(Search, sizes, {"count": count, "slope": slope})
+    return list(search._replace(weights=torch.from_numpy(_weights(across, along)))), kinds
 
 
 def _weights(across: int, along: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.compiled.tables import allocate
 from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, UNLIMITED, Pile
 from packing_env.kernels.loading.cuts_numba import is_cut_off
 from packing_env.kernels.loading.support_numba import find_contacts, stands
@@ -32,25 +33,8 @@ _SUPPORTS = 12
 def new_pile(number: int) -> Pile:
     """Return an empty pile with room for a number of entries."""
     number += 1
-    return Pile(
-        boxes=np.zeros((number, 6), np.int64),
-        kind=np.zeros(number, np.int32),
-        weights=np.zeros(number, np.int64),
-        borne=np.zeros(number, np.int64),
-        first=np.zeros(number + 1, np.int32),
-        on=np.zeros(_SUPPORTS * number, np.int32),
-        depth=np.zeros(number, np.int32),
-        pending=np.zeros(number, np.int32),
-        size=np.zeros(1, np.int64),
-        near=np.zeros(number, np.int32),
-        num_near=np.zeros(1, np.int64),
-        limits=np.zeros(6, np.int64),
-        total=np.zeros(1, np.int64),
-        contacts=np.zeros((_MOST_CONTACTS, 5), np.int64),
-        parts=np.zeros((_MOST_PARTS, 4), np.int64),
-        box=np.zeros(6, np.int64),
-        corner=np.zeros(3, np.int64),
-    )
+    room = {"N": number, "S": _SUPPORTS * number, "C": _MOST_CONTACTS, "W": _MOST_PARTS}
+    return allocate(Pile, room)
 
 
 @jit

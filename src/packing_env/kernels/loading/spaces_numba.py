@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.compiled.tables import allocate
 from packing_env.kernels.loading.arrays_numba import Cutting
 from packing_env.kernels.loading.cuts_numba import beyond, from_wall
 from packing_env.kernels.loading.tables_numba import as_cutting, as_problem
@@ -23,12 +24,7 @@ _MOST_PARTS = 64
 
 def new_cutting() -> Cutting:
     """Return memory to cut spaces in."""
-    return Cutting(
-        fresh=np.zeros((_FRESH, 7), np.int64),
-        members=np.zeros(_FRESH, np.int32),
-        waiting=np.zeros((_MOST_PARTS, 4), np.int64),
-        grid=np.zeros(6, np.int64),
-    )
+    return allocate(Cutting, {"F": _FRESH, "W": _MOST_PARTS})
 
 
 @jit

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from packing_env.kernels.compiled import bytes as vectors
 from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import jit, kernel, run
 from packing_env.kernels.compiled.stable import NONE, stands
-from packing_env.kernels.compiled.tables import flat, reader, table, zeros
+from packing_env.kernels.compiled.tables import allocate, flat, reader, table, zeros
 from packing_env.kernels.cuboids import loops
 from packing_env.kernels.cuboids.numba import LANES, Search, as_search, find_maps, new_search
 from packing_env.kernels.layout import HALF_CELL
@@ -33,7 +32,7 @@ _CACHE_LINE = 64
 Block = declare_entries(
     "Block",
     """
-    levels     uint8    lanes cells
+    levels     uint8    lanes pitch
     highest    int64    lanes
     total      int64    lanes
     item       int64    lanes
@@ -41,8 +40,8 @@ Block = declare_entries(
     placement  int64    lanes 4
     playable   bool     lanes
     size       int32    lanes 3
-    raised     uint8    lanes cells
-    edges      float64  2 rows
+    raised     uint8    lanes line
+    edges      float64  2 U+2
     """,
 )
 """Memory for the rows (lanes) of a block.
@@ -64,19 +63,9 @@ def _new_block(shape: Sequence[int], counts: Any, lanes: int) -> list[Tensor]:
     # Lines are whole vectors; the search along y reads up to a window beyond the last cell.
     line = lines.padded(shape[0] * shape[1])
     pitch = line + counts.along - 1
-    block = Block(
-        levels=zeros(lanes * pitch + vectors.WIDTH)[: lanes * pitch].view(lanes, pitch),
-        highest=zeros(lanes, dtype=torch.int64),
-        total=zeros(lanes, dtype=torch.int64),
-        item=zeros(lanes, dtype=torch.int64),
-        legal=zeros(lanes, dtype=torch.bool),
-        placement=zeros(lanes, 4, dtype=torch.int64),
-        playable=zeros(lanes, dtype=torch.bool),
-        size=zeros(lanes, 3, dtype=torch.int32),
-        raised=zeros(lanes, line),
-        edges=zeros(2, counts.across + 2, dtype=torch.float64),
-    )
-    return list(block)
+    sizes = {"lanes": lanes, "pitch": pitch, "line": line, "U": counts.across}
+    levels = zeros(lanes * pitch + vectors.WIDTH)[: lanes * pitch].view(lanes, pitch)
+    return list(allocate(Block, sizes)._replace(levels=levels))
 
 
 @jit

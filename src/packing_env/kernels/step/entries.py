@@ -1,15 +1,15 @@
 """Named entries that the compiled step reads and writes; each tuple has a fixed order.
 
 `State`, `Items`, ... are named tuples; compiled code reads their entries by these names.
-``_fields`` holds the names, and ``kinds`` the dtype and the number of axes of each entry in
-compiled code; numbers have no axes. `packing_env.types` defines the axes; ``A = Xs * Ys`` is the
-number of placements of one orientation.
+``_fields`` holds the names, and ``kinds`` the dtype and the axes of each entry in compiled code;
+numbers have no axes. `packing_env.types` defines the axes; ``A = Xs * Ys`` is the number of
+placements of one orientation.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -23,8 +23,14 @@ def declare_entries(name: str, entries: str) -> Any:
     lines = [line.split() for line in entries.strip().splitlines()]
     make: Any = collections.namedtuple  # the name is not a literal
     declared = make(name, [line[0] for line in lines])
-    declared.kinds = tuple((dtype, len(axes)) for _, dtype, *axes in lines)
+    declared.kinds = tuple((dtype, tuple(axes)) for _, dtype, *axes in lines)
     return declared
+
+
+def shape_of(axes: Sequence[str], sizes: Mapping[str, int]) -> list[int]:
+    """Return the lengths of axes: numbers, names of ``sizes``, or sums of both, as in ``N+1``."""
+    terms = [axis.split("+") for axis in axes]
+    return [sum(sizes[term] if term in sizes else int(term) for term in each) for each in terms]
 
 
 State = declare_entries(

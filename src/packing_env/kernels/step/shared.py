@@ -70,39 +70,24 @@ class Constants:
         # Tables of the entries that each step fills: only their addresses change.
         now, kinds = State(*state), Items(*items)
         self.batch, *self.shape = now.heightmap.shape
-        flags, orientations = (self.batch,), kinds.peak.shape[1]
-        places = [-(-side // self.counts.stride) for side in self.shape]
-        cells = (self.batch, math.prod(self.shape))
-        slots = (self.batch, now.queue.shape[1])
-        surfaces = (*slots, kinds.bottom[0].numel())
-        plane = (self.batch, self.counts.visible * orientations, math.prod(places))
-        metrics, next_items = (NUM_METRICS, self.batch), (self.batch, self.counts.visible)
-        self.observations = Template(
-            Observations(
-                heightmap=cells,
-                item_id=slots,
-                item_features=(*slots, kinds.item_features.shape[1]),
-                orientation_features=(*slots, kinds.orientation_features.shape[1]),
-                top=surfaces,
-                bottom=surfaces,
-                drop_height=plane,
-                mask=plane,
-                terminated=flags,
-                truncated=flags,
-                done=flags,
-                metrics=(self.counts.metrics, self.batch),
-                heights=cells,
-            )
-        )
-        self.outcome = Template(Outcome(legal=flags, live=flags, before=metrics, after=metrics))
-        pairs = (*next_items, 2 * orientations)
-        self.ahead = Template(
-            Ahead(
-                plane=(*next_items, orientations),
-                peak=(*next_items, orientations),
-                com=pairs,
-                size=pairs,
-            )
+        orientations, slots = kinds.peak.shape[1], now.queue.shape[1]
+        sizes = {
+            "B": self.batch,
+            "XY": math.prod(self.shape),
+            "S": slots,
+            "F": kinds.item_features.shape[1],
+            "RF": kinds.orientation_features.shape[1],
+            "RUV": kinds.bottom[0].numel(),
+            "A": math.prod(-(-side // self.counts.stride) for side in self.shape),
+            "L": self.counts.visible,
+            "R": orientations,
+            "2R": 2 * orientations,
+            "LR": self.counts.visible * orientations,
+            "K": self.counts.metrics,
+            "metrics": NUM_METRICS,
+        }
+        self.observations, self.outcome, self.ahead = (
+            Template(layout, sizes) for layout in (Observations, Outcome, Ahead)
         )
 
 
