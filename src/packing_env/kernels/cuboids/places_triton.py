@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import triton.language as tl
 
 from packing_env.kernels.compiled.scene_triton import part
-from packing_env.kernels.stability_rules import RULES
+from packing_env.kernels.stability_rules import RULES, Support
 from packing_env.kernels.support.hull_triton import spans, steeper
 
 _NONE = tl.constexpr(2**20)
@@ -46,17 +46,6 @@ class Rule(NamedTuple):
     at_highest: Any
     hull: Any
     centres: Any
-
-
-class Support(NamedTuple):
-    """The fields of `stability_rules.Support`, as Triton reads them."""
-
-    count: Any
-    limits: Any
-    corners: Any
-    touching: Any
-    in_hull: Any
-    area: Any
 
 
 def rule_of(name: str) -> tuple[Rule | None, Any]:

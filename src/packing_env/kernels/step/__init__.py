@@ -41,16 +41,11 @@ _OPERATIONS = {
 """Arguments of each compiled ``module:function`` of this folder, after the state and `_TASK`."""
 
 
-def _constants(*arguments: Any) -> Any:
-    """Return `step.shared.Constants`; this imports numba."""
-    return import_module(f"{__name__}.shared").Constants(*arguments)
-
-
 @cache
-def _compiled(name: str) -> Callable[..., None]:
-    """Import a compiled function by its ``module:function``; this imports numba."""
+def _compiled(name: str) -> Callable[..., Any]:
+    """Import a compiled function or class by its ``module:name``; this imports numba."""
     module, function = name.split(":")
-    found: Callable[..., None] = getattr(import_module(f"{__name__}.{module}"), function)
+    found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), function)
     return found
 
 
@@ -63,7 +58,8 @@ def _declared(name: str, arguments: str) -> Any:
         filled = [tensor for entries in others if isinstance(entries, list) for tensor in entries]
         if not all(tensor.is_contiguous() for tensor in filled):
             raise ValueError("the tensors that a step fills must be contiguous")
-        _compiled(name)(_constants(state, items, pool, counts, lengths, {}), *others)
+        constants = _compiled("shared:Constants")(state, items, pool, counts, lengths, {})
+        _compiled(name)(constants, *others)
 
     schema = f"numba_step_{name.split(':')[1]}(Tensor(a!)[] state, {_TASK}, {arguments}) -> ()"
     return declare(schema, cpu=carry_out)
@@ -136,7 +132,7 @@ class StepTask:
         addresses = [tensor.data_ptr() for tensor in (*state, *self.items, *self.pool)]
         last, known, constants = self._last
         if addresses != known or not all(map(is_, state, last)):
-            constants = _constants(
+            constants = _compiled("shared:Constants")(
                 state, self.items, self.pool, self.counts, self.lengths, self._scratch
             )
             self._last = (state, addresses, constants)

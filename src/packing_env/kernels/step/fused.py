@@ -24,16 +24,12 @@ from packing_env.kernels.step.entries import Observations, State
 _TASK = "Tensor[] items, Tensor[] pool, int[] counts, float[] lengths, Tensor[] tables, str[] terms"
 
 
-def _fill(*arguments: Any) -> None:
-    """Do nothing and return None: the operators only write into their arguments."""
-
-
 def _declared(name: str, arguments: str, module: str = "triton") -> Any:
     """Declare an operator that only writes into its arguments, for devices with Triton kernels."""
     target = f"packing_env.kernels.step.{module}:{name.removesuffix('_maps')}"
     devices = dict.fromkeys(BACKENDS["triton"].runs_on or (), target)
     schema = f"triton_step_{name}(Tensor(a!)[] state, {_TASK}, {arguments}) -> ()"
-    return declare(schema, **devices, fake=_fill)
+    return declare(schema, **devices, fake=None)
 
 
 _advance = _declared(

@@ -25,7 +25,7 @@ from packing_env.kernels.cuboids.observe_triton import (
     record,
     write_row,
 )
-from packing_env.kernels.cuboids.places_triton import Support
+from packing_env.kernels.stability_rules import Support
 from packing_env.kernels.step.rows_triton import Ended, count_decision, emit, flags_after
 from packing_env.kernels.step.triton import SIZES
 from packing_env.kernels.step.window_triton import (

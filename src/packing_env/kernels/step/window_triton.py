@@ -14,7 +14,8 @@ import triton.language as tl
 
 from packing_env.kernels import layout
 from packing_env.kernels.compiled.scene_triton import part
-from packing_env.kernels.cuboids.places_triton import Support, limit
+from packing_env.kernels.cuboids.places_triton import limit
+from packing_env.kernels.stability_rules import Support
 
 _SUBCELL = tl.constexpr(float(layout.SUBCELL))
 _HALF_CELL = tl.constexpr(float(layout.HALF_CELL))
