@@ -120,8 +120,8 @@ def spoil_spaces(honest: Callable[..., Any]) -> Callable[..., Any]:
 
 def spoil_verdict(honest: Callable[..., Any]) -> Callable[..., Any]:
     def all_legal(*given: Any) -> Any:
-        found = honest(*given)
-        return replace(found, legal=torch.ones_like(found.legal))
+        z, legal = honest(*given)
+        return z, torch.ones_like(legal)
 
     return all_legal
 

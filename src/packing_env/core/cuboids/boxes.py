@@ -7,8 +7,6 @@ this geometry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -16,19 +14,6 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core.ground import Landing
 from packing_env.types import Catalogue, PackingParams, ParameterError
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Rest heights and legality of many placements per row.
-
-    Attributes:
-        z: ``[B, P]`` int32 rest height in pitches; 0 for padding.
-        legal: ``[B, P]``: inside, under the lid, stable; False for padding.
-    """
-
-    z: Int[Tensor, "B P"]
-    legal: Bool[Tensor, "B P"]
 
 
 def check_rule(name: str) -> None:
@@ -45,17 +30,17 @@ def judge(
     lower: Int[Tensor, "B P 2"],
     size: Int[Tensor, "B P 3"],
     params: PackingParams,
-) -> Judged:
-    """Return rest height and legality of placements, given lower corners and sides in pitches.
+) -> tuple[Int[Tensor, "B P"], Bool[Tensor, "B P"]]:
+    """Return rest height in pitches and legality of placements, given corners and sides in pitches.
 
-    A negative corner coordinate or a side of 0 marks padding.
+    A negative corner coordinate or a side of 0 marks padding, which is not legal.
     """
     # 1. Drop each box onto the packed boxes.
     z = kernels.box_drop(boxes, lower, size)
     # 2. Check the container and the lid first; the stability rule checks the remaining placements.
     inside = _is_inside(lower, size, z, params)
     judged = torch.where(inside[..., None], size, 0)  # the rule skips placements without a size
-    return Judged(z, kernels.box_stable(boxes, lower, judged, z, params.stability))
+    return z, kernels.box_stable(boxes, lower, judged, z, params.stability)
 
 
 def held_on_lattice(

@@ -36,12 +36,12 @@ class BoxGround(Ground):
             there[..., None], self.catalogue["cuboid"][item_id, place.orientation], 0
         )
         lower = torch.stack((place.x, place.y), -1).int()
-        judged = boxes.judge(state["boxes"], lower, size, self.params)
+        z, legal = boxes.judge(state["boxes"], lower, size, self.params)
         # 2. The range of lower corners.
         if self.params.candidate_range == "pct":
             unrotated = self.catalogue["size"][item_id, 0]
             there = there & unrotated_fits(place.x, place.y, unrotated, self.params)
-        return boxes.metres(judged.z, self.params), judged.legal & there
+        return boxes.metres(z, self.params), legal & there
 
     def at_rest(self, state: State, item_id: Int[Tensor, " B"], placement: Placement) -> Resting:
         """Return rest height and support of one legal placement per row."""
