@@ -10,7 +10,7 @@ import numpy as np
 from packing_env.reference import boxes
 from packing_env.reference.box_constraints import broken, off_balance
 from packing_env.reference.box_load import BoxCase, BoxLoad, Rules, way
-from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
+from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres
 from packing_env.reference.constraints import Handling
 from packing_env.reference.raster import MARGIN
 
@@ -93,11 +93,8 @@ class BoxChecks:
     def _inside(self, item: ItemClaim, box: boxes.Box) -> Iterator[Violation]:
         for axis in (0, 1):
             if box[axis] < 0 or box[3 + axis] > self.container[axis]:
-                yield item.wrong(
-                    "outside",
-                    f"{'xy'[axis]} within 0 .. {metres(self.plan.container[axis])}",
-                    f"{number(box[axis] * self.unit)} .. {metres(box[3 + axis] * self.unit)}",
-                )
+                low, high = box[axis] * self.unit, box[3 + axis] * self.unit
+                yield item.outside(axis, self.plan.container[axis], low, high)
         if box[2] < 0:
             yield item.wrong("outside", "above the floor", f"z = {metres(box[2] * self.unit)}")
         if box[5] > self.container[2]:

@@ -134,6 +134,11 @@ class ItemClaim:
             f"was checked: it does not exceed the volume of its {around})"
         )
 
+    def outside(self, axis: int, most: float, low: float, high: float, note: str = "") -> Violation:
+        """Build the violation that this item leaves the container along an axis, in metres."""
+        claimed = f"{'xyz'[axis]} within 0 .. {metres(most)}{note}"
+        return self.wrong("outside", claimed, f"{number(low)} .. {metres(high)}")
+
     def overlaps(self, other: ItemClaim, lengths: Iterable[float]) -> Violation:
         """Build the violation that this item overlaps another in a box with sides ``lengths``."""
         shared = f"{metres(*lengths)} shared with {other.label}"

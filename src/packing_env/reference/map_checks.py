@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from packing_env.reference import boxes, constraints, map_constraints, maps, stability
-from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
+from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres
 from packing_env.reference.episode import Episode, Rules
 from packing_env.reference.raster import MARGIN, Columns, cuboid, rasterize
 from packing_env.reference.solids import measure
@@ -128,11 +128,8 @@ class MapChecks:
         for axis in (0, 1):
             length = min(self.plan.container[axis], self.plan.grid[axis] * self.plan.cell)
             if not (low[axis] >= -margin and high[axis] <= length + margin):
-                yield item.wrong(
-                    "outside",
-                    f"{'xy'[axis]} within 0 .. {metres(length)}, the whole cells of the container",
-                    f"{number(low[axis])} .. {metres(high[axis])}",
-                )
+                cells = ", the whole cells of the container"
+                yield item.outside(axis, length, low[axis], high[axis], cells)
         if low[2] < -self.plan.slack:
             yield item.wrong("outside", "above the floor", f"z = {metres(low[2])}")
 

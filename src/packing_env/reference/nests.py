@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
+from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres
 from packing_env.reference.overlap import corners, is_wide
 from packing_env.reference.raster import MARGIN
 from packing_env.reference.solids import Solid, first_faces
@@ -90,11 +90,7 @@ class NestChecks:
         room = np.minimum(placed.low, container - placed.high)
         axis = int(room.argmin())
         if room[axis] < -TOLERANCE:
-            yield item.wrong(
-                "outside",
-                f"{'xyz'[axis]} within 0 .. {metres(container[axis])}",
-                f"{number(placed.low[axis])} .. {metres(placed.high[axis])}",
-            )
+            yield item.outside(axis, container[axis], placed.low[axis], placed.high[axis])
         elif room[axis] < self.walls - TOLERANCE:
             claimed = f"at least {metres(self.walls)} from the walls"
             found = f"{_short(float(room[axis]), self.walls)} along {'xyz'[axis]}"
