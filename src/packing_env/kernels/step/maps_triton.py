@@ -31,7 +31,8 @@ from packing_env.kernels.step.heights_triton import (
     item_maps_kernel,
     judge_kernel,
 )
-from packing_env.kernels.step.triton import constants_for, reset_kernel, seen_of
+from packing_env.kernels.step.triton import constants_for, seen_of
+from packing_env.kernels.step.triton import reset as reset_rows
 from packing_env.kernels.step.window_triton import window_of
 from packing_env.kernels.support.corners import holds_all
 from packing_env.kernels.support.hull_triton import MAX_SIDE, POINTS, com_hull_kernel
@@ -166,15 +167,11 @@ def reset(
     observations: Tensors,
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.reset_fused` on heightmaps."""
-    constants = constants_for(state, items, counts, lengths, terms, 1)
     # The kernel for whole cells also resets these rows: it needs no surfaces.
-    chosen = {name: constants[name] for name in ("TASK", "GRID")}
-    now, table = State(*state[:-1]), Items(*items)
-    given = (now, state[-1], table, tuple(pool), rows, seen_of(observations))
-    with torch.cuda.device_of(rows):
-        launch(reset_kernel, len(rows), (*given, len(rows), len(pool[1])), chosen)
+    reset_rows(state, items, pool, counts, lengths, tables, terms, rows, observations)
+    now, task = State(*state[:-1]), constants_for(state, items, counts, lengths, terms, 1)["TASK"]
     shown = now.queue  # not read
-    _write_item_maps(now, Given(*tables), shown, [], observations, constants["TASK"], table)
+    _write_item_maps(now, Given(*tables), shown, [], observations, task, Items(*items))
 
 
 def _find_places(
