@@ -58,6 +58,13 @@ def overlap(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts
     return Contacts((x0 < x1) & (y0 < y1), x0, y0, x1, y1)
 
 
+def first_supports(found: Contacts, most: int) -> tuple[Int[Tensor, "B Q S"], Int[Tensor, "B Q"]]:
+    """Return up to ``most`` supports in packing order, N in empty slots, and the number of all."""
+    num = found.touch.shape[-1]
+    order = torch.where(found.touch, torch.arange(num, device=found.touch.device), num)
+    return order.sort(-1).values[..., :most], found.touch.sum(-1)
+
+
 def chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, "*Q"]:
     """Return the sum of the steepest slopes on both sides; -inf if a side is empty."""
     # An empty side gives -inf, even if there is no box at all.

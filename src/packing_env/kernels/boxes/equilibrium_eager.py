@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.boxes.contacts import Contacts
+from packing_env.kernels.boxes.contacts import Contacts, first_supports
 from packing_env.kernels.boxes.tree_eager import among_packed, mass_and_moment
 
 MARGIN = 1.0 / 64.0
@@ -96,10 +96,8 @@ def _pass_down(
 def _slots(found: Contacts) -> _Slots:
     """Return the first supports and their corners, in the order of the reference."""
     # 1. The supports in packing order, at most MAX_CONTACTS.
-    num = found.touch.shape[-1]
-    order = torch.where(found.touch, torch.arange(num, device=found.touch.device), num)
-    index = order.sort(-1).values[..., :MAX_CONTACTS]
-    at = index.clamp(max=num - 1)
+    index, count = first_supports(found, MAX_CONTACTS)
+    at = index.clamp(max=found.touch.shape[-1] - 1)
     # 2. Their corners, moved inside by the margin.
     x0, y0, x1, y1 = (
         side.expand(found.touch.shape).gather(-1, at).double()
@@ -107,7 +105,7 @@ def _slots(found: Contacts) -> _Slots:
     )
     x0, y0, x1, y1 = x0 + MARGIN, y0 + MARGIN, x1 - MARGIN, y1 - MARGIN
     across, along = torch.stack((x0, x0, x1, x1), -1), torch.stack((y0, y1, y0, y1), -1)
-    return _Slots(index, found.touch.sum(-1), across, along)
+    return _Slots(index, count, across, along)
 
 
 def _plate(

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.boxes.contacts import Contacts, chord, contacts
+from packing_env.kernels.boxes.contacts import Contacts, chord, contacts, first_supports
 
 SHRINK = 0.1
 """Share by which the corners of the contacts' hull are moved towards the mean of the corners."""
@@ -90,11 +90,7 @@ def mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> Float[Tensor, "3 B Q"]:
 
 
 def _supports(found: Contacts) -> _Support:
-    num = found.touch.shape[-1]
-    order = torch.where(found.touch, torch.arange(num, device=found.touch.device), num)
-    slots = min(MAX_SHARING, num)
-    slot = order.sort(-1).values[..., :slots]
-    return _Support(found, _hull_mean(found), slot, found.touch.sum(-1))
+    return _Support(found, _hull_mean(found), *first_supports(found, MAX_SHARING))
 
 
 def _one(packed: _Support, i: int) -> _Support:
