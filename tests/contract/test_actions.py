@@ -179,7 +179,7 @@ class TwoKeys(PlacementMode):
     def decode(self, actions, state):
         places = math.prod(self.params.lattice)
         index = actions["turn", "action"] * places + actions["place", "action"]
-        return self.decode_index(index)
+        return super().decode({"action": index}, state)
 
 
 @pytest.mark.parametrize("autoreset", ["native", "masked"])

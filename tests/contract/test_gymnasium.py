@@ -157,7 +157,7 @@ def test_the_same_packing_in_every_mode(action_mode: str, to_torch: bool) -> Non
     over = False
     for _ in range(8):
         action = legal(info["action_mask"], np.random.default_rng(0))
-        placement = plain.packing_env.mode.decode_index(torch.from_numpy(action))
+        placement = plain.packing_env.mode.decode({"action": torch.from_numpy(action)}, {})
         parts = envs.packing_env.mode.encode(placement)
         given = {key if isinstance(key, str) else key[0]: v for key, v in parts.items()}
         given = given if to_torch else {key: v.numpy() for key, v in given.items()}

@@ -5,7 +5,7 @@ import itertools
 import torch
 from tests.tiny import stream
 
-from packing_env.core.actions.heads import HEADS, next_head_mask
+from packing_env.core.actions.heads import next_head_mask
 
 SHAPE = (2, 3, 4, 5)
 
@@ -22,7 +22,7 @@ def test_every_path_is_a_legal_placement_and_the_reverse() -> None:
     legal = board()
     for row in range(len(legal)):
         paths = [()]
-        for _ in HEADS:
+        for _ in SHAPE:
             paths = [
                 (*path, value)
                 for path in paths

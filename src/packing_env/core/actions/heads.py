@@ -1,8 +1,8 @@
 """Masks of the heads item, orientation, x and y; each depends on the earlier choices.
 
-A placement is chosen in four parts, in this order. The legal values of a part depend on the parts
-before it. Every sequence of legal values is one legal placement, and every legal placement is one
-sequence.
+A placement is chosen in four parts, in this order; x and y count lattice points. The legal values
+of a part depend on the parts before it. Every sequence of legal values is one legal placement, and
+every legal placement is one sequence.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-
-HEADS = ("item", "orientation", "x", "y")
-"""The heads in the order in which they are chosen; x and y count lattice points."""
 
 
 def next_head_mask(
