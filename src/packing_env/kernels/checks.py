@@ -8,12 +8,6 @@ from torch import Tensor
 from packing_env.kernels.layout import lattice_shape
 
 
-def check_stride(stride: int) -> None:
-    """Raise unless a stride is at least one cell."""
-    if stride < 1:
-        raise ValueError(f"stride is a number of cells, at least 1, not {stride}")
-
-
 def check_dtype(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
     """Raise unless a tensor has this dtype."""
     if tensor.dtype != dtype:
@@ -29,7 +23,8 @@ def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int
 
 def check_maps(heightmap: Tensor, bottom: Tensor, stride: int) -> None:
     """Raise unless the arguments are a heightmap, the lower surfaces of each row, and a stride."""
-    check_stride(stride)
+    if stride < 1:
+        raise ValueError(f"stride is a number of cells, at least 1, not {stride}")
     check_dtype("heightmap", heightmap, torch.float32)
     check_dtype("bottom", bottom, torch.float32)
     if heightmap.dim() != 3 or bottom.dim() != 4 or heightmap.shape[0] != bottom.shape[0]:
@@ -39,12 +34,17 @@ def check_maps(heightmap: Tensor, bottom: Tensor, stride: int) -> None:
         )
 
 
-def check_surfaces(heightmap: Tensor, bottom: Tensor, which: Tensor, size: Tensor | None) -> None:
-    """Raise unless ``which`` selects lower surfaces ``[K, U, V]`` per row, with their sizes."""
-    check_maps(heightmap, bottom[None].expand(len(heightmap), *bottom.shape), 1)
-    check_tensor("which", which, torch.int64, (len(heightmap), which.shape[-1]))
-    if size is not None:
-        check_tensor("size", size, torch.int64, (len(bottom), 2))
+def check_surfaces(
+    heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None, size: Tensor | None
+) -> None:
+    """Raise unless the lower surfaces are given by row, or ``[K, U, V]`` and by ``which``."""
+    by_row = bottom
+    if which is not None:
+        by_row = bottom[None].expand(len(heightmap), *bottom.shape)
+        check_tensor("which", which, torch.int64, (len(heightmap), which.shape[-1]))
+        if size is not None:
+            check_tensor("size", size, torch.int64, (len(bottom), 2))
+    check_maps(heightmap, by_row, stride)
 
 
 def check_placed(
@@ -56,10 +56,6 @@ def check_placed(
     size: Tensor | None,
 ) -> None:
     """Raise unless ``z`` are rest heights of the lower surfaces, given by row or by ``which``."""
-    if which is not None:
-        check_stride(stride)
-        check_surfaces(heightmap, bottom, which, size)
-    else:
-        check_maps(heightmap, bottom, stride)
+    check_surfaces(heightmap, bottom, stride, which, size)
     like = which if which is not None else bottom
     check_tensor("z", z, torch.float32, lattice_shape(heightmap, like, stride))

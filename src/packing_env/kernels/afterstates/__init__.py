@@ -10,6 +10,7 @@ from torch import Tensor
 
 from packing_env.kernels.afterstates import eager
 from packing_env.kernels.backends import implement, select
+from packing_env.kernels.checks import check_tensor
 
 
 def _empty(heightmap: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -81,11 +82,7 @@ def afterstates(
         that touch something are counted.
     """
     # Compiled kernels trust shapes and dtypes.
-    if legal.dtype != torch.bool or legal.numel() != rest.numel():
-        raise ValueError(
-            f"legal should be bool [{len(rest)}, {rest[:1].numel()}], not {legal.dtype} "
-            f"{list(legal.shape)}"
-        )
+    check_tensor("legal", legal, torch.bool, (len(rest), rest[:1].numel()))
     if num < 1:
         raise ValueError(f"num={num} should be at least 1")
     if not 1 <= units < 2**14:

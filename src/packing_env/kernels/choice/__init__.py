@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.kernels.backends import BACKENDS, implement, resolve, select
+from packing_env.kernels.checks import check_tensor
 from packing_env.kernels.choice import eager
 from packing_env.kernels.operators import declare
 
@@ -70,11 +71,8 @@ def choose_epsilon_greedy(
         epsilon: float32, one number or one per row.
         backend: as in `choose_uniform`.
     """
-    if mask.dtype != torch.bool or value.dtype != torch.float32 or mask.shape != value.shape:
-        raise ValueError(
-            f"value should be float32 and mask bool of one shape, not {value.dtype} "
-            f"{list(value.shape)} and {mask.dtype} {list(mask.shape)}"
-        )
+    check_tensor("value", value, torch.float32, mask.shape)
+    check_tensor("mask", mask, torch.bool, value.shape)
     if resolve(backend, mask.device.type) == "triton":
         found: Tensor = _CHOOSE_EPSILON_GREEDY(value.detach(), mask, draw, place, epsilon)
         return found

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from packing_env.kernels.backends import implement, select
-from packing_env.kernels.checks import check_maps, check_stride, check_surfaces, check_tensor
+from packing_env.kernels.checks import check_surfaces, check_tensor
 from packing_env.kernels.drop import eager
 from packing_env.kernels.layout import lattice_shape
 
@@ -55,11 +55,7 @@ def drop_height(
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     # Compiled kernels trust shapes and dtypes.
-    if which is not None:
-        check_stride(stride)
-        check_surfaces(heightmap, bottom, which, size)
-    else:
-        check_maps(heightmap, bottom, stride)
+    check_surfaces(heightmap, bottom, stride, which, size)
     operation = select(_DROP_HEIGHT, backend, heightmap.device.type)
     found: Tensor = operation(heightmap, bottom, stride, which, size)
     return found
@@ -115,8 +111,7 @@ def update_drop_height(
     Returns:
         ``known.z``.
     """
-    check_stride(stride)
-    check_surfaces(heightmap, bottom, which, size)
+    check_surfaces(heightmap, bottom, stride, which, size)
     check_tensor("known.heightmap", known.heightmap, torch.float32, heightmap.shape)
     check_tensor("known.which", known.which, torch.int64, which.shape)
     check_tensor("known.z", known.z, torch.float32, lattice_shape(heightmap, which, stride))

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int16
 from torch import Tensor
 
 from packing_env.kernels.backends import implement, select
+from packing_env.kernels.checks import check_tensor
 from packing_env.kernels.features import eager
 from packing_env.kernels.features.eager import FIXED as FIXED
 from packing_env.kernels.features.eager import MOST as MOST
@@ -111,15 +112,12 @@ def map_features(
     _check(maps, sizes, pool, height, shift)
     grid = maps.shape[1:]
     wanted = num_features(len(sizes), len(levels), len(bins), pool, grid)
-    if scale.shape != (wanted,) or counts.shape != (wanted,):
-        raise ValueError(
-            f"scale and counts should be [{wanted}], not {list(scale.shape)} and "
-            f"{list(counts.shape)}"
-        )
+    check_tensor("scale", scale, torch.float32, (wanted,))
+    check_tensor("counts", counts, torch.bool, (wanted,))
+    if used is not None:
+        check_tensor("used", used, torch.bool, maps.shape[:1])
     # 2. Lists and tables in the form that the schema requires.
     flat = [side for size in sizes for side in size]
-    if used is not None and (used.shape != maps.shape[:1] or used.dtype != torch.bool):
-        raise ValueError(f"used should be bool [{len(maps)}], not {used.dtype} {list(used.shape)}")
     areas = [length * width for length, width in sizes]
     gaps = [gap for a in areas for gap in (int(spaces[0] * a), math.ceil(spaces[1] * a) - 1)]
     chosen = counts[:0] if used is None else used

@@ -33,6 +33,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env.kernels.checks import check_tensor
 from packing_env.kernels.operators import declare
 from packing_env.kernels.search.items import Search, SearchItems
 from packing_env.kernels.stability_rules import MAP_RULES
@@ -85,16 +86,8 @@ def lowest_placements(
         exact heights were computed, how many placements the rule checked, and whether the search
         gave up. If it gave up, the index and the height of the row are undefined.
     """
-    if heightmap.dtype != torch.float32 or heightmap.shape[1:] != search.grid:
-        raise ValueError(
-            f"heightmap should be torch.float32 [B, {search.grid[0]}, {search.grid[1]}], not "
-            f"{heightmap.dtype} {list(heightmap.shape)}"
-        )
-    if item_id.shape != there.shape or len(item_id) != len(heightmap):
-        raise ValueError(
-            f"item_id and there should be [B, L] with B = {len(heightmap)}, not "
-            f"{list(item_id.shape)} and {list(there.shape)}"
-        )
+    check_tensor("heightmap", heightmap, torch.float32, (len(item_id), *search.grid))
+    check_tensor("there", there, torch.bool, item_id.shape)
     # The schema accepts only lists of numbers and of tensors.
     rule = MAP_RULES.index(search.rule)
     counts = [search.stride, search.pooled, rule, PATIENCE]
