@@ -4,7 +4,7 @@ import itertools
 import math
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from packing_env.kernels.nests.overlaps_numba import measure
 from packing_env.nesting import levels
 from packing_env.nesting.bits import from_bits
 from packing_env.nesting.cells import default_cell
-from packing_env.nesting.greedy import Greedy
 from packing_env.nesting.levels import Level, MeshPart, Room, Sketch, as_given
 from packing_env.nesting.pieces import Piece, leaving, to_nest
 from packing_env.nesting.search import NestSearch, _Failed
@@ -66,6 +65,20 @@ def cup(quantity: int = 1) -> Part:
 def cube(side: int, quantity: int = 1) -> Part:
     name = f"cube{side}"
     return Part(mesh=solid(np.ones((side,) * 3, bool), name), quantity=quantity)
+
+
+def stated(*sides: Any) -> Part:
+    """Return a box with sides in millimetres."""
+    return Part(sides=sides, unit="mm")
+
+
+def written(*sides: Any) -> Part:
+    """Return a mesh of a box with sides in millimetres, away from the origin."""
+    return Part(mesh=box_mesh(*(float(side) / 1000 for side in sides), at=(-0.3, 0.7, 0.1)))
+
+
+def beside_a_mesh(*boxes: Sequence[int]) -> list[Part]:
+    return [Part(mesh=tetrahedron()), *(stated(*sides) for sides in boxes)]
 
 
 def packed(plan: Plan) -> list[str]:
@@ -139,8 +152,8 @@ def test_walls_and_keep_outs_stay_clear() -> None:
 
 def test_the_default_voxels_suit_the_boxes_and_are_no_larger_for_meshes() -> None:
     (kind,) = read_containers("380x284x380mm")
-    mesh, carton = Part(mesh=tetrahedron()), Part(sides=(50, 30, 20), unit="mm")
-    rod = Part(sides=(1201.3, 7, 7), unit="mm")  # does not fit, so it does not count
+    mesh, carton = Part(mesh=tetrahedron()), stated(50, 30, 20)
+    rod = stated(1201.3, 7, 7)  # does not fit, so it does not count
 
     def cell(*order: Part, yaw: float | None = None) -> float:
         return default_cell(order, kind, Constraints(), yaw)
@@ -152,59 +165,39 @@ def test_the_default_voxels_suit_the_boxes_and_are_no_larger_for_meshes() -> Non
     assert cell(carton, odd) == cell(carton, mesh)
 
 
-@pytest.mark.parametrize(("side", "size"), [(5, "10x10x10cm"), (3, "12x9x6cm"), (7, "14x21x7cm")])
-def test_the_default_voxels_divide_meshes_that_fit_exactly(side: int, size: str) -> None:
-    (kind,) = read_containers(size)
-    voxels = side * CELL / default_cell([cube(side)], kind, Constraints(), None)
-    assert voxels == pytest.approx(round(voxels), abs=1e-9)
-
-
-@pytest.mark.parametrize("seconds", [1.0, 5.0, 30.0])
-def test_of_the_voxels_that_divide_boxes_those_that_divide_the_container_are_taken(
-    seconds: float,
-) -> None:
-    (kind,) = read_containers("250x120x120mm")
-    order = [Part(sides=(100, 100, 100), unit="mm"), Part(mesh=tetrahedron().scaled(0.8))]
-    counts = np.array([0.1, 0.25, 0.12]) / default_cell(order, kind, Constraints(), None, seconds)
-    assert counts == pytest.approx(counts.round(), abs=1e-9)
-
-
 @pytest.mark.parametrize("seconds", [1.0, 2.0, 5.0, 60.0])
 @pytest.mark.parametrize(
-    ("size", "boxes"),
+    ("size", "order", "divided"),
     [
-        ("150x100x100mm", [(85, 100, 30), (65, 100, 30), (85, 100, 70), (65, 85, 70)]),
-        ("200x110x130mm", [(40, 110, 45), (160, 110, 45), (40, 110, 85), (160, 80, 85)]),
+        # Meshes that fit exactly.
+        ("10x10x10cm", [cube(5)], [0.05]),
+        ("12x9x6cm", [cube(3)], [0.03]),
+        ("14x21x7cm", [cube(7)], [0.07]),
+        # Of the voxels that divide the boxes, those that divide the container are taken.
+        (
+            "250x120x120mm",
+            [stated(100, 100, 100), Part(mesh=tetrahedron().scaled(0.8))],
+            [0.1, 0.25, 0.12],
+        ),
+        # Boxes that fill the container.
+        (
+            "150x100x100mm",
+            beside_a_mesh((85, 100, 30), (65, 100, 30), (85, 100, 70), (65, 85, 70)),
+            [0.005],
+        ),
+        (
+            "200x110x130mm",
+            beside_a_mesh((40, 110, 45), (160, 110, 45), (40, 110, 85), (160, 80, 85)),
+            [0.005],
+        ),
     ],
 )
-def test_the_default_voxels_divide_boxes_beside_a_mesh(
-    size: str, boxes: list[tuple[int, int, int]], seconds: float
+def test_the_default_voxels_divide_parts_and_container(
+    size: str, order: list[Part], divided: list[float], seconds: float
 ) -> None:
     (kind,) = read_containers(size)
-    order = [Part(mesh=tetrahedron()), *(Part(sides=sides, unit="mm") for sides in boxes)]
-    count = 0.005 / default_cell(order, kind, Constraints(), None, seconds)
-    assert count == pytest.approx(round(count), abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("sides", "stated", "words"),
-    [
-        ((71, 53, 37), True, "voxels; --cell 1mm divides them"),
-        ((71.0001, 53.0002, 37.0003), True, "whole voxels"),
-        ((71, 53, 37), False, "voxels; --cell 1mm divides them"),
-        ((71.0001, 53.0002, 37.0003), False, ""),
-    ],
-)
-def test_a_warning_that_voxels_do_not_divide_boxes_is_given_where_it_helps(
-    sides: tuple[float, float, float], stated: bool, words: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    (kind,) = read_containers("389x409x397mm")
-    box = Part(sides=sides, unit="mm")
-    if not stated:
-        box = Part(mesh=box_mesh(*(side / 1000 for side in sides)))
-    default_cell([Part(mesh=tetrahedron()), box], kind, Constraints(), None, 1.0)
-    assert bool(caplog.messages) == bool(words)
-    assert words in caplog.text
+    counts = np.array(divided) / default_cell(order, kind, Constraints(), None, seconds)
+    assert counts == pytest.approx(counts.round(), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -221,11 +214,29 @@ def test_the_default_voxels_of_a_mesh_of_a_box_are_those_of_the_box(
     sides: tuple[Any, Any, Any], size: str, gap: int
 ) -> None:
     (kind,) = read_containers(size)
-    stated = Part(sides=sides, unit="mm")
-    mesh = Part(mesh=box_mesh(*(float(side) / 1000 for side in sides), at=(-0.3, 0.7, 0.1)))
     rules = Constraints(clearance=gap / 1000)
-    of_box, of_mesh = (default_cell([part], kind, rules, None, 1.0) for part in (stated, mesh))
+    of_box, of_mesh = (
+        default_cell([part], kind, rules, None, 1.0) for part in (stated(*sides), written(*sides))
+    )
     assert of_box == of_mesh
+
+
+@pytest.mark.parametrize(
+    ("box", "words"),
+    [
+        (stated(71, 53, 37), "voxels; --cell 1mm divides them"),
+        (stated(71.0001, 53.0002, 37.0003), "whole voxels"),
+        (written(71, 53, 37), "voxels; --cell 1mm divides them"),
+        (written(71.0001, 53.0002, 37.0003), ""),
+    ],
+)
+def test_a_warning_that_voxels_do_not_divide_boxes_is_given_where_it_helps(
+    box: Part, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (kind,) = read_containers("389x409x397mm")
+    default_cell([Part(mesh=tetrahedron()), box], kind, Constraints(), None, 1.0)
+    assert bool(caplog.messages) == bool(words)
+    assert words in caplog.text
 
 
 def test_the_default_voxels_are_larger_for_a_short_search_but_the_parts_still_fit() -> None:
@@ -237,11 +248,6 @@ def test_the_default_voxels_are_larger_for_a_short_search_but_the_parts_still_fi
     assert short > 2.0 * long
     for cell in (short, long):
         assert 0.081 / cell == pytest.approx(round(0.081 / cell), abs=1e-6)
-
-
-def test_boxes_larger_than_the_container_do_not_blame_the_cell() -> None:
-    with pytest.raises(CatalogueError, match="no part fits"):
-        pe.nest([Part(sides=(40, 40, 40), unit="mm")], "100x100x30mm", 0.2)
 
 
 @pytest.mark.parametrize("gap", [0, 2])
@@ -281,16 +287,6 @@ def test_copies_and_several_containers() -> None:
     two = pe.nest([cube(4, 2)], (0.06, 0.06, 0.06), 2.0, cell=CELL, containers=2)
     assert [len(packing.items) for packing in two.containers] == [1, 1]
     assert not two.left
-
-
-def test_parts_that_were_not_tried_in_time_are_left_over_for_this_reason() -> None:
-    order = [cube(4, 2), cube(1)]
-    short, long = (
-        pe.nest(order, (0.06, 0.06, 0.06), seconds, cell=CELL) for seconds in (1e-9, 1.0)
-    )
-    assert short.num_packed == 1
-    assert all("more seconds" in part.reason for part in short.left)
-    assert [part.reason for part in long.left] == ["no room found"]
 
 
 def test_filling_stops_at_the_largest_number_of_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,11 +339,37 @@ def test_sets_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_left_has_a_reason() -> None:
-    plan = pe.nest([cube(4, 9), cube(9)], (0.06, 0.06, 0.06), 0.3, cell=CELL)
-    reasons = {part.name: (part.quantity, part.reason) for part in plan.left}
-    assert reasons == {"cube4": (8, "no room found"), "cube9": (1, "fits in no orientation")}
+    order = [cube(4, 9), cube(9), stated(40_000, 40_000, 40_000)]
+    plan = pe.nest(order, (0.06, 0.06, 0.06), 0.3, cell=CELL)
+    assert [(part.quantity, part.reason) for part in plan.left] == [
+        (8, "no room found"),
+        (1, "fits in no orientation"),
+        (1, "fits in no orientation"),
+    ]
     full = pe.nest([cube(2), cube(4)], "6x6x6cm", 0.3, cell=CELL, preplaced=["6x6x6cm@0,0,0"])
     assert {part.reason[:10] for part in full.left} == {"preplaced:"}
+
+
+def test_after_its_time_no_further_part_or_container_is_begun() -> None:
+    plan = pe.nest([cube(3, 9), cube(1)], (0.07,) * 3, 1e-9, cell=CELL, containers=3)
+    assert plan.num_packed == 1
+    assert all("not tried in time" in part.reason for part in plan.left)
+    assert all("more seconds" in part.reason for part in plan.left)
+
+
+@pytest.mark.parametrize(
+    ("box", "message"),
+    [
+        (stated(40, 40, 40), "no part fits"),  # does not blame the cell
+        (
+            Part(sides=(10, 10, 45), unit="mm", faces=("+z",)),
+            "10 x 10 x 45 mm: .* a face up that is not allowed",
+        ),
+    ],
+)
+def test_an_order_of_a_box_that_is_too_large_says_why(box: Part, message: str) -> None:
+    with pytest.raises(CatalogueError, match=message):
+        pe.nest([box], "50x50x20mm", 0.2)
 
 
 def test_warnings_about_the_meshes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -367,12 +389,6 @@ def test_faces_and_turns_are_kept() -> None:
         assert item.rotation[2].tolist() == [0.0, 0.0, 1.0]
     fixed = pe.nest([Part(mesh=solid(rod, "rod"), turn=False)], (0.06, 0.04, 0.06), 1.0, cell=CELL)
     assert fixed.containers[0].items[0].rotation[0, 0] == 1.0
-
-
-def test_a_part_that_fits_only_lying_down_is_said_to() -> None:
-    tall = Part(sides=(10, 10, 45), unit="mm", faces=("+z",))
-    with pytest.raises(CatalogueError, match=r"10 x 10 x 45 mm: .* a face up that is not allowed"):
-        pe.nest([tall], "50x50x20mm", 1.0)
 
 
 def test_finer_turns_about_z() -> None:
@@ -479,19 +495,6 @@ def test_tables_hold_how_far_rows_must_move_to_be_apart(monkeypatch: pytest.Monk
     assert unit < 0.1
 
 
-def test_tables_are_there_along_each_axis() -> None:
-    level, _ = turned_dome(16)
-    rows = level.rows[0][:2]
-    shape = level.size[rows[0]] + level.size[rows[1]] - 1
-    start = level.shapes.pairs[rows[0], rows[1]]
-    stored = level.shapes.depths[:, start : start + shape.prod()]
-    table = stored[2].reshape(shape)
-    assert table.any()
-    for axis in range(3):
-        along = np.moveaxis(table, axis, 2)
-        assert np.array_equal(stored[axis].reshape(along.shape), along)
-
-
 def test_a_part_finds_the_only_free_place() -> None:
     block, bar = np.ones((12, 12, 40), bool), np.ones((3, 3, 4), bool)
     block[4:7, 4:7, 21:25] = False
@@ -537,27 +540,6 @@ def test_a_long_search_begins_again_without_coarse_voxels(monkeypatch: pytest.Mo
     nest, shared = to_nest(level, search.pieces, level.container), np.zeros((20, 20))
     measure(level.shapes, nest, shared)
     assert not shared.any()
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_a_sketch_that_leads_to_no_better_nest_keeps_the_one_before(
-    interrupted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    level, search = turned_dome(32)
-    sketch = level.coarser([2])
-    assert sketch is not None
-    search.fill(1e9, fillings=1)
-    before = list(search.pieces)
-
-    def fails(*args: object, **options: object) -> None:
-        if interrupted:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(NestSearch, "_apart", fails)
-    with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
-        search._try(sketch, time.perf_counter() + (20.0 if interrupted else 0.5))
-    assert search.pieces == before
-    assert sum(search.left) + len(before) == 20
 
 
 def tall_parts(height: float) -> tuple[Level, Sketch, NestSearch]:
@@ -606,13 +588,6 @@ def test_a_container_of_which_there_are_two_is_used_twice_at_most() -> None:
         assert len(plan.containers) == 2
 
 
-def test_a_part_far_too_large_is_left_out_at_once() -> None:
-    huge = Part(sides=(4000, 4000, 4000), unit="cm")
-    plan = pe.nest([cube(2), huge], (0.06,) * 3, 0.2, cell=CELL)
-    assert packed(plan) == ["cube2"]
-    assert [part.reason for part in plan.left] == ["fits in no orientation"]
-
-
 def test_a_part_too_small_for_a_solid_is_left_out(tmp_path: Path) -> None:
     tiny = Part(str(write_stl(tmp_path / "tiny.stl", (1, 1, 1))), unit="um", quantity=2)
     plan = pe.nest([cube(2), tiny], (0.06,) * 3, 0.2, cell=CELL)
@@ -628,33 +603,6 @@ def test_neutral_attributes_are_accepted() -> None:
     handling = {"stackable": True, "fragile": False, "group": 0, "weight": 2.0}
     part = Part(sides=(1, 1, 1), unit="cm", handling=handling)
     assert pe.nest([part], (0.06,) * 3, 1.0, cell=CELL).num_packed == 1
-
-
-def test_a_part_that_never_fits_does_not_end_the_search() -> None:
-    part, room = MeshPart(cube(5).load(), np.eye(3)[None]), Room(np.full(3, 0.06))
-    search = NestSearch(Level([part.voxels], room, CELL), [part.volume], [2])
-    search.fill(1e9)
-    search._failures[:] = 5000.0
-    assert search._with_another(1) is None
-    assert len(search.pieces) == 1
-
-
-def test_no_further_part_or_container_is_begun_after_the_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fill, calls = Greedy.fill, 0
-
-    def counted(self: Greedy, *given: Any) -> bool:
-        nonlocal calls
-        calls += 1
-        return fill(self, *given)
-
-    monkeypatch.setattr(Greedy, "fill", counted)
-    monkeypatch.setattr(sys.modules["packing_env.nesting.nest"], "_warm_up", lambda: None)
-    part = Part(sides=(3, 3, 3), unit="cm", quantity=9)
-    plan = pe.nest([part], (0.07,) * 3, 1e-9, cell=CELL, containers=3)
-    assert plan.num_packed == calls == 1
-    assert "not tried in time" in plan.left[0].reason
 
 
 @pytest.mark.parametrize(("phase", "call"), [("greedy.best_place", 40), ("search.separate", 1)])
