@@ -1,10 +1,7 @@
 """What the counting instruments see."""
 
 import torch
-from tests.agents.conftest import TINY
-from tests.counting import CallSites, host_reads, reading_operations
-
-from packing_env import make_env
+from tests.counting import host_reads, reading_operations
 
 
 def test_reads_are_seen_wherever_they_hide() -> None:
@@ -16,16 +13,3 @@ def test_reads_are_seen_wherever_they_hide() -> None:
     assert reading_operations(lambda: value[value > 0]) == {"aten::index": 1}
     assert reading_operations(lambda: torch.multinomial(probability, 1))["aten::multinomial"] > 0
     assert not reading_operations(lambda: (value + 1).sum())
-
-
-def test_a_call_site_is_the_innermost_line_of_this_project() -> None:
-    env = make_env("irregular", num_envs=2, **TINY)
-    root = env.reset()
-    with CallSites() as sites:
-        env.step_and_maybe_reset(env.rand_action(root))
-        torch.zeros(2).tolist()
-    operations = sites.counts["operations"]
-    assert any(site.startswith("packing_env/core/transition.py:") for site in operations)
-    assert operations["elsewhere"] == 1  # zeros
-    assert sites.counts["reads"] == {"elsewhere": 1}  # tolist
-    assert sites.total("operations") > 100

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.one_container import env_of, may_put, put
 from tests.small_tasks import small_env
-from tests.tiny import act, catalogue, cuboids, state_of, stream, tiny_env
+from tests.tiny import act, catalogue, cuboids, state_of, stream
 
 from packing_env import Afterstates, PackingEnv, kernels, make_env
 from packing_env.core import constraints, feasibility
@@ -197,20 +197,6 @@ def test_every_mode_keeps_the_constraints(mode: str) -> None:
         assert not step["next", "metrics", "illegal_actions"].any()
 
 
-def test_workers_see_no_constraints() -> None:
-    with pytest.raises(ParameterError, match="hierarchical"):
-        small_env(action_mode="hierarchical", constraints={"weight_limit": 1.0})
-
-
-def test_without_constraints_no_state_is_added() -> None:
-    plain, rules = tiny_env(), tiny_env(constraints={})
-    plain.reset()
-    rules.reset()
-    assert set(plain.state.keys()) == set(rules.state.keys())
-    assert not {"owner", "under"} & set(plain.state.keys())
-    assert plain.engine_name == rules.engine_name
-
-
 def test_a_state_is_restored_with_its_owners() -> None:
     items = catalogue(seed=1, num_items=8).with_handling(HANDLING)
     env = small_env(items, 4, constraints={"max_load": True})
@@ -268,6 +254,12 @@ def test_the_weight_passes_down() -> None:
         ({"constraints": {"clearance": 5.0}}, "leaves no room .* give less than"),
         ({"constraints": {"preplaced": [[0, 0, 0, 9, 1, 1]]}}, "reaches out of the container"),
         ({"constraints": {"lifo": True}, **BOXES}, "need geometry='maps'"),
+        ({"constraints": {"weight_limit": 1.0}, "action_mode": "hierarchical"}, "hierarchical"),
+        # They hold for orders of boxes.
+        ({"constraints": {"support": 0.8}}, r"\.support.*orders of boxes"),
+        ({"constraints": {"door": "rear"}}, r"\.door.*orders of boxes"),
+        ({"handling": {"layers": 2}}, r"\.layers.*orders of boxes"),
+        ({"handling": {"on_like": True}}, r"\.on_like.*orders of boxes"),
         ({"handling": {"wieght": 1.0}}, "did you mean weight"),
         ({"handling": {"fragile": 1}}, "must be true or false"),
         ({"handling": {"weight": [1.0, 2.0]}}, "has 2 values for"),
@@ -278,16 +270,6 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
         make_env(
             "irregular_com_hull", items={"source": "shapes", "families": ["household"]}, **options
         )
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("support", 0.8), ("door", "rear"), ("layers", 2), ("on_like", True)]
-)
-def test_environments_refuse_what_holds_for_orders_of_boxes(name: str, value: Any) -> None:
-    rules = {name: value} if name in ("support", "door") else {}
-    handling = {} if rules else {name: value}
-    with pytest.raises(ParameterError, match=rf"\.{name}.*orders of boxes"):
-        make_env("cuboid_online", constraints=rules, handling=handling)
 
 
 def test_handling_of_an_item_of_an_order() -> None:

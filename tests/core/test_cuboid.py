@@ -15,7 +15,7 @@ from packing_env.core.cuboids import cells as cuboid
 from packing_env.core.orientation import visible_items
 from packing_env.engine.operations import ON_CELLS
 from packing_env.items import Catalogue
-from packing_env.kernels.cuboids.slopes import integers, slope_scale
+from packing_env.kernels.cuboids.slopes import slope_scale
 from packing_env.types import PackingParams
 
 RULES = kernels.CUBOID_RULES
@@ -81,16 +81,6 @@ def test_the_compiled_search_equals_the_maps_on_any_ground(case: int, rule: str)
     found = step.observations.masks["action_mask"]
     assert torch.equal(found, legal | ~legal.any(1, keepdim=True))
     assert torch.equal(step.state["heightmap"], ground)
-
-
-def test_every_width_of_integers_is_tried() -> None:
-    kinds = [integers(window) for window in ((5, 5), (24, 20), (2, 260), (60, 62))]
-    narrow, middle, wide = zip(
-        (np.uint8, np.int16, np.int32),
-        (np.int16, np.int32, np.int64),
-        strict=True,
-    )
-    assert kinds == [narrow, middle, middle, wide]
 
 
 @pytest.mark.parametrize("window", [(5, 5), (3, 9), (12, 7), (30, 30), (100, 3)])

@@ -11,3 +11,5 @@ def test_sequential_draw_plays_the_pool_in_order() -> None:
     starts = torch.arange(0, 8, 2)
     expected = first[(torch.arange(3)[None] + 3 * torch.arange(4)[:, None])][..., 0]
     assert torch.equal(steps["observation", "item_id"][starts].squeeze(-1), expected)
+    finished = steps["next", "terminated"]
+    assert torch.equal(steps["next", "metrics", "success"] > 0, finished)  # both items are packed

@@ -6,12 +6,11 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from tests.solids import VOXELS, catalogue_of, random_catalogue, voxel_env
+from tests.solids import catalogue_of, random_catalogue, voxel_env
 from tests.tiny import play_beside_reference
 
 from packing_env import make_env
 from packing_env.core.orientation import decode_placement, visible_items
-from packing_env.engine import make_engine
 from packing_env.envs import Afterstates, PackingEnv
 from packing_env.items import Catalogue
 from packing_env.plan import packing_of, settle
@@ -20,7 +19,7 @@ from packing_env.reference import voxels as reference
 from packing_env.reference.voxel_episode import VoxelEpisode
 from packing_env.testing import check_env
 from packing_env.testing.episodes import begin_episode
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import ParameterError
 
 CASES = [
     ((5, 4, 6), {}),
@@ -192,14 +191,6 @@ def test_voxels_of_shapes_enclose_their_maps(tmp_path) -> None:
     assert torch.equal(loaded.voxels, items.voxels[[2, 0]])
 
 
-def test_cuboids_have_voxels() -> None:
-    items = Catalogue.from_cuboids(
-        [(0.02, 0.03, 0.025)], voxels=True, cell=0.01, container=(0.05, 0.05, 0.05)
-    )
-    solid = items.voxels[0].sum((1, 2, 3))[items.orientation_mask[0]]
-    assert set(solid.tolist()) == {2 * 3 * 3}
-
-
 # ------------------------------------------------------------------ errors
 
 
@@ -233,15 +224,6 @@ def test_items_without_voxels_are_refused() -> None:
     )
     with pytest.raises(ParameterError, match="voxels=True"):
         voxel_env(items, 1)
-
-
-def test_only_the_engine_rules_takes_voxels() -> None:
-    env = case_env(0)
-    with pytest.raises(ParameterError, match="compiled"):
-        make_engine(env.engine.task, "compiled")
-    assert isinstance(env.params, PackingParams)
-    assert env.engine.name == "rules"
-    assert VOXELS["geometry"] == env.params.geometry
 
 
 # ------------------------------------------------------------------ other parts of the package
