@@ -409,11 +409,39 @@ def test_what_is_not_read_is_named(tmp_path, suffix, more, warning):
     assert line.startswith(warning)
 
 
-def test_a_solid_after_another_in_a_line_of_stl_is_refused(tmp_path):
-    path = tmp_path / "two.stl"
-    path.write_text((LINES["stl"] + LINES["stl"].replace("solid a", "solid b")).replace("\n", " "))
-    with pytest.raises(MeshError, match="line 1: a solid begins in the line of 'endsolid'"):
-        load_mesh(path)
+CUT_OFF = FOLDED + "f 1 2 \\"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "message"),
+    [
+        (
+            "stl",
+            (LINES["stl"] + LINES["stl"].replace("solid a", "solid b")).replace("\n", " "),
+            "line 1: a solid begins in the line of 'endsolid'",
+        ),
+        (
+            "stl",
+            LINES["stl"].replace("endloop\nendfacet\nfacet normal 0 0 0\nouter loop\n", "", 1),
+            "line 11: .*three vertices",
+        ),
+        ("obj", CUT_OFF, f"line {len(CUT_OFF.splitlines())}.*face"),
+        *(
+            ("off", f"{header}\n4 1 0\n", message)
+            for header, message in (
+                ("4OFF", "4OFF has points"),
+                ("COFF BINARY", "binary OFF"),
+                ("# by hand\n\nOFF BINARY", "binary OFF"),
+                ("CnOFF", "CnOFF has points"),
+                ("nOFF", "nOFF has points"),
+            )
+        ),
+    ],
+)
+def test_text_that_is_no_mesh_is_refused_by_its_line_or_kind(tmp_path, suffix, text, message):
+    (tmp_path / f"a.{suffix}").write_text(text)
+    with pytest.raises(MeshError, match=rf"a\.{suffix}.*{message}"):
+        load_mesh(tmp_path / f"a.{suffix}")
 
 
 def test_solids_of_an_stl_that_touch_stay_apart(tmp_path):
@@ -426,26 +454,11 @@ def test_solids_of_an_stl_that_touch_stay_apart(tmp_path):
     assert mesh.extents.tolist() == [2.0, 1.0, 1.0]
 
 
-def test_facets_of_an_stl_have_three_vertices(tmp_path):
-    path = tmp_path / "six.stl"
-    path.write_text(
-        LINES["stl"].replace("endloop\nendfacet\nfacet normal 0 0 0\nouter loop\n", "", 1)
-    )
-    with pytest.raises(MeshError, match=r"six.stl: line 11: .*three vertices"):
-        load_mesh(path)
-
-
 def test_of_a_double_sided_surface_one_side_is_kept():
     mesh = mesh_from_arrays(CUBE, torch.cat([CUBE_FACES.flip(1), CUBE_FACES]))
     assert mesh.volume == pytest.approx(1.0)
     assert mesh.volume_reliable
     assert mesh.warnings[0].startswith("double-sided")
-
-
-def test_a_line_of_an_obj_that_does_not_go_on_is_named(tmp_path):
-    (tmp_path / "cut.obj").write_text(cut := FOLDED + "f 1 2 \\")
-    with pytest.raises(MeshError, match=f"line {len(cut.splitlines())}.*face"):
-        load_mesh(tmp_path / "cut.obj")
 
 
 SCHEMES = ("package", "model")
@@ -590,22 +603,6 @@ def test_a_wrong_suffix_is_suggested(written, suffix, tmp_path):
         file = (tmp_path / written).rename(tmp_path / f"b{suffix}")
         with pytest.raises(MeshError, match=r"check (the file's|its) suffix"):
             load_mesh(file)
-
-
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        ("4OFF", "4OFF has points"),
-        ("COFF BINARY", "binary OFF"),
-        ("# by hand\n\nOFF BINARY", "binary OFF"),
-        ("CnOFF", "CnOFF has points"),
-        ("nOFF", "nOFF has points"),
-    ],
-)
-def test_other_kinds_of_off_are_refused_by_name(header, message, tmp_path):
-    (tmp_path / "a.off").write_text(f"{header}\n4 1 0\n")
-    with pytest.raises(MeshError, match=message):
-        load_mesh(tmp_path / "a.off")
 
 
 @pytest.mark.parametrize(

@@ -20,24 +20,22 @@ def box(dx: float, dy: float, dz: float) -> Mesh:
     return mesh_from_arrays(solid.vertices, solid.faces)
 
 
-def test_a_box_of_whole_cells_has_its_own_voxels() -> None:
-    voxels = voxelize(box(1.0, 0.5, 0.75), CELL)
-    assert voxels.occupied.shape == (4, 2, 3)
-    assert voxels.occupied.all()
-    assert voxels.low.tolist() == [0.0, 0.0, 0.0]
-
-
-def test_a_margin_widens_a_box_on_all_sides() -> None:
-    voxels = voxelize(box(1.0, 0.5, 0.75), CELL, margin=CELL)
-    assert voxels.occupied.shape == (6, 4, 5)
-    assert voxels.occupied.all()
-    assert voxels.low.tolist() == pytest.approx([-CELL] * 3)
-
-
-def test_what_is_left_of_a_cell_is_equal_on_both_sides() -> None:
-    voxels = voxelize(box(0.9, 0.5, 0.5), CELL)
-    assert voxels.occupied.shape == (4, 2, 2)
-    assert voxels.low.tolist() == pytest.approx([-0.05, 0.0, 0.0])
+@pytest.mark.parametrize(
+    ("sides", "margin", "voxels", "low"),
+    [
+        ((1.0, 0.5, 0.75), 0.0, (4, 2, 3), (0.0, 0.0, 0.0)),
+        ((1.0, 0.5, 0.75), CELL, (6, 4, 5), (-CELL, -CELL, -CELL)),
+        # What is left of a cell is equal on both sides.
+        ((0.9, 0.5, 0.5), 0.0, (4, 2, 2), (-0.05, 0.0, 0.0)),
+    ],
+)
+def test_a_box_and_its_margin_fill_whole_voxels(
+    sides: tuple[float, ...], margin: float, voxels: tuple[int, ...], low: tuple[float, ...]
+) -> None:
+    found = voxelize(box(*sides), CELL, margin=margin)
+    assert found.occupied.shape == voxels
+    assert found.occupied.all()
+    assert found.low.tolist() == pytest.approx(low)
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.1])

@@ -15,7 +15,7 @@ from packing_env.kernels.nests.overlaps_numba import (
     measure,
     separate,
 )
-from packing_env.nesting.bits import Blocked, to_bits, to_runs, words_for
+from packing_env.nesting.bits import Blocked, from_bits, to_bits, to_runs, words_for
 
 WAYS = [(1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1)]
 
@@ -25,11 +25,6 @@ def blob(random: np.random.Generator, *size: int) -> np.ndarray:
     voxels = random.random(size) < 0.3
     voxels[0, 0, 0] = voxels[-1, -1, -1] = True
     return voxels
-
-
-def from_bits(bits: np.ndarray, height: int) -> np.ndarray:
-    columns = np.ascontiguousarray(bits.transpose(0, 2, 1)).view(np.uint8)
-    return np.unpackbits(columns, axis=2, bitorder="little")[..., :height].astype(bool)
 
 
 def shapes_of(parts: list[np.ndarray], step: int = 1) -> Shapes:
@@ -204,35 +199,40 @@ def test_overlaps_and_obstacles_equal_loops(seed: int) -> None:
             assert obstacle[way, i, j] == swept, (way, i, j)
 
 
+def take_apart(
+    shapes: Shapes,
+    nest: Nest,
+    draws: tuple[int, int] = (20, 20),
+    rounds: int = 50,
+    little: int = 0,
+    seed: int = 0,
+) -> bool:
+    """Return True if `separate` finds places without overlap; its overlaps must be the measured."""
+    number = len(nest.place)
+    overlap, again = np.zeros((2, number, number))
+    weights, halt = np.ones((number, number)), np.zeros(1, np.int8)
+    measure(shapes, nest, overlap)
+    apart = separate(shapes, nest, overlap, weights, np.array(draws), rounds, little, seed, halt)
+    measure(shapes, nest, again)
+    assert np.array_equal(overlap, again)
+    assert (again.sum() == 0) == apart
+    assert (nest.place >= 0).all()
+    assert (nest.place + shapes.table[nest.shape, 1:4] <= nest.container).all()
+    return apart
+
+
 @pytest.mark.parametrize("step", [1, 2, 5])
 def test_separate_takes_parts_apart_or_gives_up(step: int) -> None:
-    parts = [np.ones((2, 2, 2), bool)] * 4
-    shapes = shapes_of(parts, step)
+    shapes = shapes_of([np.ones((2, 2, 2), bool)] * 4, step)
     for container, fits in (((4, 4, 2), True), ((4, 3, 2), False)):
-        nest = nest_of([(0, 0, 0)] * 4, container)
-        overlap, weights = np.zeros((4, 4)), np.ones((4, 4))
-        measure(shapes, nest, overlap)
-        halt = np.zeros(1, np.int8)
-        draws = np.array([20, 20])
-        assert separate(shapes, nest, overlap, weights, draws, 50, 0, 3, halt) == fits
-        again = np.zeros((4, 4))
-        measure(shapes, nest, again)
-        assert np.array_equal(overlap, again)
-        assert (again.sum() == 0) == fits
-        assert (nest.place >= 0).all()
-        assert (nest.place + 2 <= container).all()
+        assert take_apart(shapes, nest_of([(0, 0, 0)] * 4, container), seed=3) == fits
 
 
 def test_fixed_pieces_stay_and_seeds_repeat() -> None:
-    parts = [np.ones((3, 3, 3), bool)] * 3
-    shapes, outcomes = shapes_of(parts), []
+    shapes, outcomes = shapes_of([np.ones((3, 3, 3), bool)] * 3), []
     for _ in range(2):
-        nest = nest_of([(0, 0, 0), (1, 1, 1), (2, 2, 2)], (6, 6, 3))._replace(fixed=np.array([1]))
-        overlap, weights = np.zeros((3, 3)), np.ones((3, 3))
-        nest.place[:, 2] = 0
-        measure(shapes, nest, overlap)
-        draws, halt = np.array([10, 10]), np.zeros(1, np.int8)
-        assert separate(shapes, nest, overlap, weights, draws, 50, 0, 7, halt)
+        nest = nest_of([(0, 0, 0), (1, 1, 0), (2, 2, 0)], (6, 6, 3))._replace(fixed=np.array([1]))
+        assert take_apart(shapes, nest, seed=7)
         assert nest.place[0].tolist() == [0, 0, 0]
         outcomes.append(nest.place.tolist())
     assert outcomes[0] == outcomes[1]
@@ -244,24 +244,16 @@ def test_parts_are_not_turned_above_a_low_lid(seed: int) -> None:
     shapes = shapes._replace(options=np.array([[0, 1]]), number=np.array([2]))
     nest = nest_of([(0, 0, 0)] * 6, (8, 8, 2))
     nest = nest._replace(part=np.zeros(6, np.int64), shape=np.ones(6, np.int64))
-    overlap, weights = np.zeros((6, 6)), np.ones((6, 6))
-    measure(shapes, nest, overlap)
-    draws, halt = np.array([8, 8]), np.zeros(1, np.int8)
-    assert separate(shapes, nest, overlap, weights, draws, 50, 0, seed, halt)
-    assert (nest.place >= 0).all()
-    assert (nest.place + shapes.table[nest.shape, 1:4] <= nest.container).all()
+    assert take_apart(shapes, nest, (8, 8), seed=seed)
 
 
 def test_separate_goes_on_for_longer_where_little_overlaps() -> None:
     shapes = shapes_of([np.ones((2, 2, 2), bool)] * 4)
-    apart = []
-    for little in (0, 1000):
-        solved = 0
-        for seed in range(20):
-            nest = nest_of([(0, 0, 0)] * 4, (4, 4, 2))
-            overlap, weights = np.zeros((4, 4)), np.ones((4, 4))
-            measure(shapes, nest, overlap)
-            draws, halt = np.array([1, 0]), np.zeros(1, np.int8)
-            solved += separate(shapes, nest, overlap, weights, draws, 2, little, seed, halt)
-        apart.append(solved)
-    assert apart[0] < apart[1]
+    none, some = (
+        sum(
+            take_apart(shapes, nest_of([(0, 0, 0)] * 4, (4, 4, 2)), (1, 0), 2, little, seed)
+            for seed in range(20)
+        )
+        for little in (0, 1000)
+    )
+    assert none < some
