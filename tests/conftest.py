@@ -39,7 +39,7 @@ LONGEST = (
     "tests/tracing/test_export.py",
     "tests/bench/test_scripts.py",
     "tests/agents/cli/test_imports.py",
-    "tests/engine/test_fused.py",
+    "tests/kernels/test_triton_code.py",
     "tests/kernels/test_triton.py",
     "tests/kernels/test_triton_versions.py",
 )

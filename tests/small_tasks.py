@@ -95,41 +95,6 @@ def _random_surfaces(
     return bottom, top
 
 
-def random_cuboids(
-    seed: int = 0,
-    *,
-    num_items: int = 6,
-    low: int = 1,
-    high: int = 4,
-    cell: float = 1.0,
-    container: tuple[float, float, float] = (7.0, 6.0, 8.0),
-    orientations: str = "yaw",
-    maps: bool = True,
-) -> Catalogue:
-    """Draw cuboids with sides of ``low .. high`` cells; the first item has only sides ``low``.
-
-    Args:
-        seed: Seed of the sides.
-        num_items: Number of cuboids.
-        low: Shortest side, cells.
-        high: Longest side.
-        cell: Side of a cell, metres; without ``maps``, the unit of geometry ``"boxes"``.
-        container: ``(X, Y, H)``, metres.
-        orientations: "yaw", "cuboid" or "none".
-        maps: Build heightmaps.
-    """
-    sides = np.random.default_rng(seed).integers(low, high + 1, (num_items, 3))
-    sides[0] = low
-    return Catalogue.from_cuboids(
-        torch.from_numpy(sides * cell),
-        cell=cell,
-        container=container,
-        orientations=orientations,
-        names=[f"cuboid_{seed}_{item}" for item in range(num_items)],
-        maps=maps,
-    )
-
-
 BOXES: dict[str, object] = {
     "geometry": "boxes",
     "action_mode": "candidate",
@@ -150,15 +115,11 @@ def small_env(
     shell: Mapping[str, Any] | None = None,
     **params: object,
 ) -> PackingEnv:
-    """Build a small environment on a random catalogue, fast enough for unit tests.
+    """Build a small environment on a random catalogue, or a given one.
 
-    Args:
-        catalogue: The items; a :func:`random_catalogue` by default. Cuboids without heightmaps are
-            packed in geometry ``"boxes"``.
-        num_envs: Rows.
-        instances: The pool of instances; by default drawn uniformly.
-        shell: Arguments of :class:`PackingEnv` (``seed``, ``autoreset``, ``draw``, ...).
-        **params: Fields of :class:`PackingParams`.
+    Cuboids without heightmaps are packed in geometry ``"boxes"``. Instances are drawn uniformly,
+    unless they are given; ``shell`` are arguments of :class:`PackingEnv`, ``params`` fields of
+    :class:`PackingParams`.
     """
     catalogue = random_catalogue() if catalogue is None else catalogue
     fields: dict[str, Any] = {"container": catalogue.container, "cell": catalogue.cell}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.small_tasks import random_catalogue, random_cuboids, small_env
-from tests.tiny import play_by_the_rules
+from tests.small_tasks import random_catalogue, small_env
+from tests.tiny import cuboids, play_by_the_rules
 
 from packing_env import kernels
 from packing_env.core import (
@@ -57,11 +57,11 @@ def test_check_env_passes_the_environment(task: dict[str, Any]) -> None:
 )
 def test_check_env_passes_cuboids_as_boxes(steps: int, task: dict[str, Any]) -> None:
     """``steps`` units of 3 mm to a cell."""
-    items = random_cuboids(
-        low=1 + steps,
-        high=4 * steps,
-        cell=0.003,
-        container=(0.024 * steps, 0.018 * steps, 0.03 * steps),
+    items = cuboids(
+        grid=(8 * steps, 6 * steps),
+        height=10 * steps,
+        sides=(1 + steps, 4 * steps),
+        pitch=0.003,
         orientations="cuboid",
         maps=False,
     )
@@ -153,7 +153,7 @@ def test_check_env_finds_faults_of_boxes(
 ) -> None:
     monkeypatch.setattr(owner, name, spoil(getattr(owner, name)))
     with pytest.raises(CheckError, match=message):
-        check_env(small_env(random_cuboids(maps=False)), num_steps=10)
+        check_env(small_env(cuboids(maps=False)), num_steps=10)
 
 
 def test_a_wrong_mask_is_found_in_it_and_when_it_is_carried_out(

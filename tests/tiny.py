@@ -1,12 +1,14 @@
 """Small tasks for tests: random catalogues, and play that leaves torch's RNG alone."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase
-from tests.small_tasks import random_catalogue, random_cuboids, small_env
+from tests.small_tasks import random_catalogue, small_env
 from torch import Tensor
 
 from packing_env import engine
@@ -51,15 +53,18 @@ def cuboids(
     pitch: float = 1.0,
     maps: bool = True,
 ) -> Catalogue:
-    """Random cuboids for a container of ``grid`` and ``height`` pitches; lengths in pitches."""
-    return random_cuboids(
-        seed,
-        num_items=num_items,
-        low=sides[0],
-        high=sides[1],
+    """Random cuboids for a container of ``grid`` and ``height`` pitches; lengths in pitches.
+
+    The first one has only the shortest sides.
+    """
+    lengths = np.random.default_rng(seed).integers(sides[0], sides[1] + 1, (num_items, 3))
+    lengths[0] = sides[0]
+    return Catalogue.from_cuboids(
+        torch.from_numpy(lengths * pitch),
         cell=pitch,
         container=(grid[0] * pitch, grid[1] * pitch, height * pitch),
         orientations=orientations,
+        names=[f"cuboid_{seed}_{item}" for item in range(num_items)],
         maps=maps,
     )
 
@@ -70,28 +75,17 @@ def tiny_env(
     seed: int = 0,
     shell: dict[str, Any] | None = None,
     items: dict[str, Any] | None = None,
+    make: Callable[..., Catalogue] = catalogue,
     **params: Any,
 ) -> PackingEnv:
-    """A small environment; ``items`` are arguments of :func:`catalogue`."""
+    """A small environment; ``items`` are arguments of ``make``."""
     options = {"seed": seed, **(shell or {})}
-    return small_env(catalogue(**(items or {})), num_envs, shell=options, **params)
+    return small_env(make(**(items or {})), num_envs, shell=options, **params)
 
 
-def cuboid_env(
-    num_envs: int | tuple[int, ...] = 4,
-    *,
-    seed: int = 0,
-    shell: dict[str, Any] | None = None,
-    items: dict[str, Any] | None = None,
-    **params: Any,
-) -> PackingEnv:
-    """A small environment of cuboids; ``items`` are arguments of :func:`cuboids`.
-
-    Contact is exact.
-    """
-    options = {"seed": seed, **(shell or {})}
-    task = {"contact_tol": 0.0, **params}
-    return small_env(cuboids(**(items or {})), num_envs, shell=options, **task)
+def cuboid_env(num_envs: int | tuple[int, ...] = 4, **options: Any) -> PackingEnv:
+    """A small environment of :func:`cuboids`, with exact contact."""
+    return tiny_env(num_envs, make=cuboids, **{"contact_tol": 0.0, **options})
 
 
 def stream(seed: int = 0) -> torch.Generator:

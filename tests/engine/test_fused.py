@@ -1,31 +1,22 @@
-"""The engine `fused`: its choice and its machine code.
+"""The choice of the engine `fused`.
 
-`tests/kernels/test_triton.py` runs `test_fused_interpreted.py`, which compares its bits. What needs
-a CUDA device is in tests/gpu.
+`tests/kernels/test_triton.py` runs `test_fused_interpreted.py`, which compares its bits, and
+`tests/kernels/test_triton_code.py` tests its machine code. What needs a CUDA device is in
+tests/gpu.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.engine.engines import compiles, needs_triton
 from tests.tiny import cuboid_env
 
 from packing_env import kernels
 from packing_env.engine import Task
 from packing_env.engine import fused as engine
 from packing_env.engine.operations import ON_CELLS
-
-MOST_REGISTERS = {"step_kernel": 152, "reset_kernel": 64, "judge_kernel": 64}
-MOST_REGISTERS |= {"decide_kernel": 168, "finish_kernel": 144, "item_maps_kernel": 64}
-OWNS_A_ROW = ("decide_kernel", "finish_kernel")
-"""Kernels of several warps, which exchange sums; a call of a division may use the stack."""
 
 
 def task(**params: Any) -> Task:
@@ -68,41 +59,3 @@ def test_what_overlaps_itself_is_copied_before_it_is_written() -> None:
     found = engine.writable(state)
     assert all(value.is_contiguous() for value in found.values())
     assert engine.writable(found) is found
-
-
-@needs_triton
-@compiles
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("module", "architecture", "choose"),
-    [
-        ("triton_step", 90, "first_and_last"),
-        ("triton_heights", 90, "first_and_last"),
-        *(
-            pytest.param(module, architecture, "list", marks=pytest.mark.slow)
-            for module in ("triton_step", "triton_heights")
-            for architecture in (80, 90)
-        ),
-    ],
-)
-def test_machine_code(
-    module: str, architecture: int, choose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No spills, few registers, no multiply-add, divisions rounded as the rules'."""
-    names = ("triton_code", "triton_versions", module)
-    triton_code, versions, listed = (importlib.import_module(name) for name in names)
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    chosen = versions.first_and_last if choose == "first_and_last" else list
-    for variant in chosen(listed.variants()):
-        kernel = variant.kernel.__name__
-        row = kernel in OWNS_A_ROW
-        code = triton_code.compiled(variant, architecture, listing=row)
-        assert code.local_bytes <= 8 * row, f"{variant.name} spills"
-        assert not [t for _, t in code.instructions if "LDL" in t or "STL" in t], variant.name
-        most = 1024 * (row and architecture == 90)
-        assert code.shared_bytes <= most, f"{variant.name} moves values between threads"
-        assert code.registers <= MOST_REGISTERS[kernel], variant.name
-        assert not re.search(r"fma\.rn\.f(32|64)", code.ptx), variant.name
-        rounded = {"div.rn.f64", *(["div.rn.f32"] * (module == "triton_heights"))}
-        assert set(re.findall(r"\bdiv\.\w+\.f\d+", code.ptx)) <= rounded, variant.name
-        assert ".ftz" not in code.ptx, variant.name

@@ -17,12 +17,10 @@ from typing import Any
 
 import pytest
 from tests.engine.engines import compiles
-from tests.engine.test_fused import MOST_REGISTERS as OF_STEPS
-from tests.kernels.test_triton_code import CEILINGS as OF_MAPS
+from tests.kernels.test_triton_code import CEILINGS as ALL
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("PACKING_TRITONS") or Path(sys.prefix) / "triton")
-ALL = {**OF_MAPS, **OF_STEPS}
 CEILINGS = {"3.6.0": {**ALL, "ground_kernel": 144}, "3.7.1": ALL}
 """Registers of a thread, at most, by kernel."""
 
