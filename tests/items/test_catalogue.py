@@ -51,15 +51,6 @@ def test_rows_hold_the_maps_of_the_rasteriser():
     assert catalogue.extent[0].tolist() == pytest.approx([0.05, 0.03, 0.04])
 
 
-def test_centres_of_mass_turn_with_the_maps():
-    catalogue = Catalogue.from_meshes(tetrahedron(), **GRID)
-    for face in range(6):
-        width, depth = (64 * catalogue.size[0, 4 * face]).tolist()
-        x, y = catalogue.com[0, 4 * face].tolist()
-        turned = [[x, y], [depth - y, x], [width - x, depth - y], [y, width - x]]
-        assert catalogue.com[0, 4 * face : 4 * face + 4].tolist() == turned
-
-
 def test_repeated_orientations_are_dropped_and_the_rest_stands_in_front():
     meshes = [box_mesh(0.03, 0.03, 0.03), box_mesh(0.03, 0.03, 0.02), box_mesh(0.03, 0.02, 0.01)]
     catalogue = Catalogue.from_meshes([*meshes, tetrahedron()], **GRID)
@@ -73,25 +64,6 @@ def test_repeated_orientations_are_dropped_and_the_rest_stands_in_front():
     assert int(catalogue.size[padding].abs().sum()) == 0
     assert bool((catalogue.bottom.amin((2, 3))[mask] == 0).all())
     assert not bool(torch.isnan(catalogue.top).any())
-
-
-def test_a_yaw_set_keeps_the_pose():
-    catalogue = Catalogue.from_meshes(box_mesh(0.03, 0.02, 0.01), **GRID, orientations="yaw")
-    assert catalogue.size[0].tolist() == [[3, 2], [2, 3]]
-    given = Catalogue.from_meshes(
-        box_mesh(0.03, 0.02, 0.01), **GRID, orientations=rotation_set("yaw")
-    )
-    assert _same(catalogue, given)
-
-
-def test_scale_variants_are_rows_that_share_a_name():
-    mesh = tetrahedron()
-    catalogue = Catalogue.from_meshes(mesh, **GRID, scales=(0.8, 1.0, 1.2))
-    assert catalogue.names == ["tetra"] * 3
-    assert [source["scale"] for source in catalogue.sources] == [0.8, 1.0, 1.2]
-    scales = torch.tensor([0.8, 1.0, 1.2], dtype=torch.float64)
-    assert torch.allclose(catalogue.volume, mesh.volume * scales**3)
-    assert torch.allclose(catalogue.extent, mesh.extents * scales[:, None])
 
 
 def test_offset_takes_file_coordinates_into_the_maps(tmp_path):
@@ -278,13 +250,29 @@ def test_select_takes_rows_in_order():
 # ------------------------------------------------------------------------------------ files
 
 
-def test_a_saved_catalogue_loads_bit_for_bit(tmp_path):
-    catalogue = Catalogue.from_meshes([box_mesh(0.03, 0.02, 0.01), tetrahedron()], **GRID)
+@pytest.mark.parametrize(
+    "catalogue",
+    [
+        Catalogue.from_meshes([box_mesh(0.03, 0.02, 0.01), tetrahedron()], **GRID),
+        Catalogue.from_cuboids(
+            [(0.123, 0.2, 0.45), (0.5, 0.5, 0.1)],
+            cell=0.001,
+            container=(1.0, 1.0, 1.0),
+            orientations="cuboid",
+            maps=False,
+        ),
+    ],
+    ids=["meshes", "cuboids without maps"],
+)
+def test_a_saved_catalogue_loads_bit_for_bit(catalogue, tmp_path):
     catalogue.save(tmp_path / "items.catalogue")
     again = Catalogue.load(tmp_path / "items.catalogue")
     assert _same(catalogue, again)
+    for name, value in catalogue.tensors().items():
+        assert value.dtype == again.tensors()[name].dtype, name
     assert torch.equal(catalogue.volume_reliable, again.volume_reliable)
     assert (again.cell, again.container) == (catalogue.cell, catalogue.container)
+    assert torch.equal(again.select([1]).to("cpu").cuboid[0], catalogue.cuboid[1])
     assert [file.name for file in tmp_path.iterdir()] == ["items.catalogue"]
 
 
@@ -482,19 +470,6 @@ def test_cuboids_equal_their_meshes(orientations):
     assert torch.equal(direct.never_feasible, by_mesh.never_feasible)
     assert [s["scale"] for s in direct.sources] == [1.0, 0.5] * len(extents)
     assert direct.names[:2] == ["0.03x0.02x0.01"] * 2
-
-
-def test_boxes_in_mesh_files_are_cuboids(tmp_path):
-    """STL files hold float32 numbers, and the frame of these boxes begins at their centre."""
-    extents = [(0.03, 0.02, 0.01), (0.1, 0.07, 0.05), (0.2, 0.11, 0.09)]
-    for number, extent in enumerate(extents):
-        trimesh.creation.box(extent).export(tmp_path / f"{number}.stl")
-    options = {**CACHED, "orientations": "yaw"}
-    expected = Catalogue.from_cuboids(extents, **options).tensors()
-    found = Catalogue.from_meshes(tmp_path, **options, use_cache=False).tensors()
-    assert found["cuboid"].shape == (3, 2, 3)
-    for key in ("top", "bottom", "size", "peak", "com", "cuboid"):
-        assert torch.equal(found[key], expected[key]), key
 
 
 @pytest.mark.parametrize(

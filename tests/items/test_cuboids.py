@@ -106,24 +106,3 @@ def test_cuboids_without_maps_are_the_same(orientations, factor, grid, unit):
     assert bare.top.shape == bare.bottom.shape == (250, expected["peak"].shape[1], 0, 0)
     assert (bare.names, bare.sources) == (mapped.names, mapped.sources)
     assert (bare.cell, bare.container) == (mapped.cell, mapped.container)
-
-
-def test_cuboids_without_maps_are_saved_and_chosen_from(tmp_path):
-    catalogue = Catalogue.from_cuboids(
-        [(0.123, 0.2, 0.45), (0.5, 0.5, 0.1)],
-        cell=0.001,
-        container=(1.0, 1.0, 1.0),
-        orientations="cuboid",
-        maps=False,
-    )
-    assert catalogue.num_orientations == 6
-    assert catalogue.cuboid[0, 0].tolist() == [123, 200, 450]
-    catalogue.save(tmp_path / "boxes")
-    again = Catalogue.load(tmp_path / "boxes")
-    for name, value in catalogue.tensors().items():
-        assert torch.equal(value, again.tensors()[name]), name
-        assert value.dtype == again.tensors()[name].dtype
-    assert again.names == catalogue.names == ["0.123x0.2x0.45", "0.5x0.5x0.1"]
-    picked = again.select([1]).to("cpu")
-    assert picked.cuboid[0, 0].tolist() == [500, 500, 100]
-    assert picked.top.shape == (1, 6, 0, 0)

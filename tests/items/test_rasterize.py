@@ -122,20 +122,6 @@ def test_a_fin_on_a_grid_line_is_kept(outward):
     assert rows == ([1.0, 3.0, 1.0, 1.0] if outward else [1.0, 1.0, 3.0, 1.0])
 
 
-def test_quarter_turns_of_the_solid_turn_the_maps():
-    """Whole-cell extents: turning on the grid equals rasterising the turned solid."""
-    mesh, rotations = tetrahedron(), rotations_at()
-    assert mesh.volume_reliable
-    for rotation, turned in zip(rotations, rasterize_many(mesh, rotations, 0.01), strict=True):
-        alone = rasterize(mesh, rotation, 0.01)
-        assert torch.equal(turned.rotation, rotation)
-        assert turned.size == alone.size
-        assert torch.allclose(turned.top, alone.top, atol=1e-7)
-        assert torch.allclose(turned.bottom, alone.bottom, atol=1e-7)
-        assert torch.allclose(turned.offset, alone.offset, atol=1e-7)
-        assert torch.equal(turned.footprint, alone.footprint)
-
-
 def test_chunks_do_not_change_the_maps(monkeypatch):
     mesh, rotations = tetrahedron(), rotations_at("pi/4")[:40]
     whole = rasterize_many(mesh, rotations, 0.003)

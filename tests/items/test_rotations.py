@@ -76,34 +76,29 @@ def test_a_yaw_may_be_finer_than_a_quarter_turn():
     eighths = rotation_set("yaw_pi/4")
     assert len(eighths) == 8
     assert _same_set(eighths[::2], rotation_set("yaw"))
-    with pytest.raises(ValueError, match="orientations"):
-        rotation_set("yaw_4")
-    with pytest.raises(ValueError, match="yaw_interval"):
-        rotation_set("yaw_pi/4", yaw_interval=math.pi / 8)
 
 
 @pytest.mark.parametrize(
-    ("name", "option"),
+    ("name", "options", "message"),
     [
-        ("yaw", "roll_pitch_interval"),
-        ("upright", "roll_pitch_interval"),
-        ("yaw_pi/4", "roll_pitch_interval"),
+        ("yaw_4", {}, "orientations"),
+        ("yaw_pi/4", {"yaw_interval": math.pi / 8}, "yaw_interval"),
+        # An interval without effect.
         *(
-            (name, f"{angle}_interval")
-            for name in ("none", "cuboid")
-            for angle in ("yaw", "roll_pitch")
+            (name, {"roll_pitch_interval": math.pi / 8}, f"roll_pitch_interval=.*{name}")
+            for name in ("yaw", "upright", "yaw_pi/4", "none", "cuboid")
         ),
+        *(
+            (name, {"yaw_interval": math.pi / 8}, f"yaw_interval=.*{name}")
+            for name in ("none", "cuboid")
+        ),
+        ("pi/2", {"yaw_interval": 0.0}, "does not divide a full turn"),
+        ("pi/2", {"roll_pitch_interval": 0.0}, "does not divide a full turn"),
     ],
 )
-def test_an_interval_without_effect_is_refused(name, option):
-    with pytest.raises(ValueError, match=f"{option}=.*{name}"):
-        rotation_set(name, **{option: math.pi / 8})
-
-
-@pytest.mark.parametrize("option", ["yaw_interval", "roll_pitch_interval"])
-def test_an_interval_of_zero_is_refused(option):
-    with pytest.raises(ValueError, match="does not divide a full turn"):
-        rotation_set(**{option: 0.0})
+def test_rotations_that_make_no_sense_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        rotation_set(name, **options)
 
 
 def test_the_orientations_of_a_cuboid_are_the_six_orders_of_its_sides():

@@ -81,20 +81,6 @@ def test_an_interrupt_ends_the_search_for_whole_kits(halves: list[str]) -> None:
     assert trials == 1
 
 
-def test_an_interrupt_keeps_the_copies_so_far() -> None:
-    part, packed = Part(sides=(0.1, 0.1, 0.1), quantity=8), []
-
-    def run(order: Sequence[Part], seconds: float, quick: bool) -> Plan:
-        packed.append(order[0].quantity)
-        if len(packed) == 3:
-            raise KeyboardInterrupt
-        return Plan((), (), "mm", 1, 0.0)
-
-    plan = most_copies([part], run, 1.0)
-    assert packed == [1, 2, 4]
-    assert (plan.copies, plan.interrupted) == (2, True)
-
-
 class Crates(Plan):
     """A plan of two parts in a container for 1,000; the harder it is pressed, the more it takes."""
 
