@@ -1,33 +1,55 @@
 """Candidate generators: hand-made boards, and equality with the plain program on random ones."""
 
-import random
-
 import numpy as np
 import pytest
 import torch
-from tests.core.boards import SIZES, Board, proposed, random_boxes, scene, sizes_of
+from tests.one_container import env_of, put
 from tests.tiny import catalogue as irregular
+from tests.tiny import cuboid_env, play, stream
 
 from packing_env.core import candidates, feasibility
 from packing_env.core.candidates import Scene
+from packing_env.core.orientation import decode_placement
 from packing_env.core.proposals import lattice, split
 from packing_env.reference import proposals as reference
+from packing_env.testing.episodes import current_scene
 from packing_env.types import PackingParams
 
-BOXES = pytest.mark.parametrize("geometry", ["maps", "boxes"])
+OF_SPACES = ("split_spaces", "split_space_drops")
+LISTS = {"action_mode": "candidate", "num_spaces": 64, "stability": "none"}
 
 
-def random_scene(seed: int, **params: object) -> tuple[list[Board], Scene]:
-    """Boards filled to any degree, two visible items, the second of which may be missing."""
-    draw = random.Random(seed)
-    boards = [Board(random_boxes(10 * seed + row, draw.randint(0, 12))) for row in range(4)]
-    items = [[draw.randrange(len(SIZES)), draw.choice([None, *range(len(SIZES))])] for _ in boards]
-    return boards, scene(boards, items, **params)
+def proposed(name: str, scene: Scene) -> tuple[list[list[reference.Placement]], list[int]]:
+    """Return a generator's proposals in each row, without empty slots, and the number dropped."""
+    found = candidates.GENERATORS[name](scene)
+    assert found.index.dtype == torch.int64
+    place = decode_placement(found.index, scene.catalogue["peak"].shape[1], scene.params)
+    fields = torch.stack([place.slot, place.orientation, place.x, place.y], -1)
+    real = found.index >= 0
+    rows = [
+        [tuple(each) for each in row[there].tolist()]
+        for row, there in zip(fields, real, strict=True)
+    ]
+    return rows, found.dropped.tolist()
 
 
-def row_maps(found: Scene, row: int) -> tuple[np.ndarray, np.ndarray]:
-    assert found.maps is not None
-    return found.maps.z[row].numpy(), found.maps.legal[row].numpy()
+def of_reference(name: str, scene: Scene, row: int) -> list[reference.Placement]:
+    """Return the proposals of the plain program for the spaces and the cuboids of a row."""
+    spaces = [tuple(space) for space in scene.state["spaces"][row].tolist() if any(space)]
+    sides = scene.catalogue["cuboid"][scene.item_id[row]].tolist()
+    sizes = [
+        [tuple(size) if there and all(size) else None for size in turned]
+        for turned, there in zip(sides, scene.there[row].tolist(), strict=True)
+    ]
+    return getattr(reference, name)(spaces, sizes)
+
+
+def random_scene(seed: int, geometry: str = "boxes") -> Scene:
+    """Rows after some steps of episodes; two items are visible, or only the last one."""
+    items = {"orientations": "cuboid", "num_items": 6, "maps": geometry == "maps"}
+    env = cuboid_env(8, seed=seed, items=items, num_items=8, num_visible=2, **LISTS)
+    play(env, 4 + seed, stream(seed))
+    return current_scene(env)
 
 
 # ------------------------------------------------------------------------ by hand
@@ -35,13 +57,14 @@ def row_maps(found: Scene, row: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_drop_at_a_corner_it_does_not_fit_lands_higher() -> None:
     """OnlineBPH's trap: the space says 0, the item rests on the block beside it."""
-    board = Board([(0, 0, 0, 3, 6, 2), (5, 0, 0, 7, 6, 4)])  # a gap of 2 between them
-    here = scene([board], [[3]])  # 4 x 3 x 2
-    index = candidates.GENERATORS["split_space_drops"](here).index
-    z, legal = candidates.judge(here, index)
-    first = reference.split_space_drops(board.spaces, sizes_of(here, 0))[0]
-    assert board.spaces[0] == (3, 0, 0, 5, 6, 8)
-    assert first == (0, 0, 3, 0)
+    sides = [(3.0, 6.0, 2.0), (2.0, 6.0, 4.0), (4.0, 3.0, 2.0)]
+    env = env_of(sides, (7.0, 6.0, 8.0), orientations="none", **LISTS)
+    for x in (0, 5):  # a gap of 2 between them
+        put(env, 0, x, 0)
+    here = current_scene(env)
+    z, legal = candidates.judge(here, candidates.GENERATORS["split_space_drops"](here).index)
+    assert here.state["spaces"][0, 0].tolist() == [3, 0, 0, 5, 6, 8]
+    assert of_reference("split_space_drops", here, 0)[0] == (0, 0, 3, 0)
     assert z[0, 0] == 4
     assert bool(legal[0, 0])
 
@@ -49,25 +72,24 @@ def test_a_drop_at_a_corner_it_does_not_fit_lands_higher() -> None:
 # ------------------------------------------------------------------- random boards
 
 
-@BOXES
+@pytest.mark.parametrize("geometry", ["maps", "boxes"])
 @pytest.mark.parametrize("seed", range(4))
 def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str) -> None:
-    boards, here = random_scene(seed, geometry=geometry)
-    for row, board in enumerate(boards):
-        sizes = sizes_of(here, row)
-        for name in ("split_spaces", "split_space_drops"):
-            expected = getattr(reference, name)(board.spaces, sizes)
-            assert proposed(name, here)[0][row] == expected
+    here = random_scene(seed, geometry)
+    for name in OF_SPACES:
+        found, _ = proposed(name, here)
+        assert found == [of_reference(name, here, row) for row in range(8)]
+        assert any(found)
 
 
 # ------------------------------------------------------------------------- capacity
 
 
-@pytest.mark.parametrize("name", ["split_spaces", "split_space_drops"])
+@pytest.mark.parametrize("name", OF_SPACES)
 def test_proposals_beyond_the_capacity_are_counted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, here = random_scene(5, geometry="boxes")
+    here = random_scene(1)
     every, _ = proposed(name, here)
     monkeypatch.setattr(split, "MAX_PROPOSALS", 6)  # per visible item, of which there are two
     some, dropped = proposed(name, here)
@@ -77,6 +99,11 @@ def test_proposals_beyond_the_capacity_are_counted(
 
 
 # ------------------------------------------------------------------ irregular items
+
+
+def row_maps(found: Scene, row: int) -> tuple[np.ndarray, np.ndarray]:
+    assert found.maps is not None
+    return found.maps.z[row].numpy(), found.maps.legal[row].numpy()
 
 
 def irregular_scene(seed: int, **params: object) -> Scene:
