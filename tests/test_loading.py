@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import logging
 import math
 import os
 import random
@@ -256,44 +255,38 @@ def test_a_box_that_fits_nowhere_stays_out(caplog: pytest.LogCaptureFixture) -> 
     assert "(4, 4, 4)" in record.getMessage()
 
 
+ONE = [BoxType([(1, 1, 1)], 1)]
+
+
 @pytest.mark.parametrize(
-    ("container", "types", "message"),
+    ("container", "types", "rules", "message"),
     [
-        ((4, 0, 4), [BoxType([(1, 1, 1)], 1)], "container"),
-        ((4, 4, 4), [], "types is empty"),
-        ((4, 4, 4), [BoxType([], 1)], "orientations"),
-        ((4, 4, 4), [BoxType([(1, -1, 1)], 1)], "orientations"),
-        ((4, 4, 4), [BoxType((1, 1, 1), 1)], "orientations"),
-        ((4, 4, 4), [BoxType([(1, 1, 1)], 0)], "count"),
-        ((4, 4, 4), [BoxType([(1, 1, 1)], 1, weight=2.5)], "weight"),
-        ((4, 4, 4), [BoxType([(1, 1, 1)], 1, max_load=-1)], "max_load"),
-        ((4, 4, 4), [BoxType([(1, 1, 1)], 1, value=1), BoxType([(2, 1, 1)], 1)], "value"),
-        ((4, 4, 4), [(1, 1, 1)], "BoxType"),
+        ((4, 0, 4), ONE, {}, "container"),
+        ((4, 4, 4), [], {}, "types is empty"),
+        ((4, 4, 4), [BoxType([], 1)], {}, "orientations"),
+        ((4, 4, 4), [BoxType([(1, -1, 1)], 1)], {}, "orientations"),
+        ((4, 4, 4), [BoxType((1, 1, 1), 1)], {}, "orientations"),
+        ((4, 4, 4), [BoxType([(1, 1, 1)], 0)], {}, "count"),
+        ((4, 4, 4), [BoxType([(1, 1, 1)], 1, weight=2.5)], {}, "weight"),
+        ((4, 4, 4), [BoxType([(1, 1, 1)], 1, max_load=-1)], {}, "max_load"),
+        ((4, 4, 4), [BoxType([(1, 1, 1)], 1, value=1), BoxType([(2, 1, 1)], 1)], {}, "value"),
+        ((4, 4, 4), [(1, 1, 1)], {}, "BoxType"),
+        ((4, 4, 4), ONE, {"stability": "comhull"}, "stability"),
+        ((4, 4, 4), ONE, {"door": "front"}, "door"),
+        ((4, 4, 4), ONE, {"support": 80}, "support"),
+        ((4, 4, 4), ONE, {"fragile": "first"}, "fragile"),
     ],
 )
-def test_wrong_problems_are_refused(container: Sides, types: list[BoxType], message: str) -> None:
+def test_wrong_problems_are_refused(
+    container: Sides, types: list[BoxType], rules: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ParameterError, match=message):
-        load_boxes(container, types)
-
-
-@pytest.mark.parametrize(
-    "rules", [{"stability": "comhull"}, {"door": "front"}, {"support": 80}, {"fragile": "first"}]
-)
-def test_wrong_rules_are_refused(rules: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=next(iter(rules))):
-        load_boxes((4, 4, 4), [BoxType([(1, 1, 1)], 1)], rules=LoadRules(**rules))
+        load_boxes(container, types, rules=LoadRules(**rules))
 
 
 def test_types_and_orientations_may_be_iterators() -> None:
     types = (BoxType(iter([(1, 1, side), (side, 1, 1)]), 2) for side in (2, 3))
     assert len(load_boxes((4, 4, 4), types, seconds=0.1)) == 4
-
-
-def test_long_stages_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="packing_env.plan.loading")
-    load = load_boxes((40, 40, 40), [BoxType([(1, 1, 1)], 40**3)])
-    assert len(load) == 40**3
-    assert sum(record.name == "packing_env.plan.loading" for record in caplog.records) == 2
 
 
 def test_boxes_that_carry_others_lie_flat_in_the_first_load() -> None:

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from tensordict import TensorDict
+from tensordict import NestedKey, TensorDict
 from tests.tiny import (
     act,
     differing,
@@ -35,25 +35,24 @@ def test_modes_equal_the_reference(action_mode: str, illegal_action: str) -> Non
     assert play_beside_reference(env, 8, illegal_share=share) > 0
 
 
-@pytest.mark.parametrize("part", [0, 1, 2, 3])
-def test_one_head_out_of_range_makes_the_action_illegal(part: int) -> None:
-    env = tiny_env(3, action_mode="multi_head", num_visible=2)
+@pytest.mark.parametrize(
+    ("mode", "key", "part"),
+    [
+        *(("multi_head", "action", part) for part in range(4)),
+        *(("hierarchical", (level, "action"), None) for level in ("manager", "worker")),
+    ],
+)
+def test_one_head_or_level_out_of_range_makes_the_action_illegal(
+    mode: str, key: NestedKey, part: int | None
+) -> None:
+    env = tiny_env(3, action_mode=mode, num_visible=2)
     root = act(env, env.reset(), stream())
-    root["action"][0, part] = env.mode.shape[part]
-    root["action"][1, part] = -1
+    number = root[key][..., part] if part is not None else root[key]
+    number[0] = env.mode.shape[part] if part is not None else env.full_action_spec[key].n
+    number[1] = -1
     following = env.step(root)["next"]
     assert following["terminated"].flatten().tolist() == [True, True, False]
     assert following["metrics", "items_packed"].flatten().tolist() == [0, 0, 1]
-
-
-@pytest.mark.parametrize("key", [("manager", "action"), ("worker", "action")])
-def test_one_level_out_of_range_makes_the_action_illegal(key: tuple[str, str]) -> None:
-    env = tiny_env(3, action_mode="hierarchical", num_visible=2)
-    root = act(env, env.reset(), stream())
-    root[key][0] = env.full_action_spec[key].n
-    root[key][1] = -1
-    following = env.step(root)["next"]
-    assert following["terminated"].flatten().tolist() == [True, True, False]
 
 
 # ---------------------------------------------------------------- continuous

@@ -37,10 +37,10 @@ class Board:
         return stability.Contact(heightmap, bottom, z, com, self.contact_tol, self.stride, size)
 
 
-def random_board(seed: int, *, cuboids: bool) -> Board:
+def random_board(seed: int, *, cuboids: bool, orientations: int = 3) -> Board:
     """Few levels, so that supports are many; with ``cuboids`` flat bases and no tolerance."""
     random = np.random.default_rng(seed)
-    batch, orientations, window = 2, 3, (int(random.integers(1, 6)), int(random.integers(1, 8)))
+    batch, window = 2, (int(random.integers(1, 6)), int(random.integers(1, 8)))
     grid = int(random.integers(5, 10)), int(random.integers(7, 10))
     heightmap = random.integers(0, 3, (batch, *grid)) // int(random.integers(1, 3))
     heightmap[random.random(heightmap.shape) < random.choice([0.0, 0.5, 0.95])] = 0

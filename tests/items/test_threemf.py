@@ -232,10 +232,26 @@ BAMBU = """<config><object id="5"><metadata key="name" value="lid"/>
 <part id="2" subtype="{kind}"/></object></config>"""
 
 
-@pytest.mark.parametrize("kind", ["ParameterModifier", "SupportBlocker", "NegativeVolume"])
-def test_triangles_that_prusa_slicer_marks_are_left_out(package, kind: str) -> None:
-    settings = {"Metadata/Slic3r_PE_model.config": PRUSA.format(kind=kind)}
-    path = package(two_boxes(1), item(1), **settings)
+SLIC3R, BAMBU_STUDIO = "Metadata/Slic3r_PE_model.config", "Metadata/model_settings.config"
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "kind"),
+    [
+        *((SLIC3R, PRUSA, k) for k in ("ParameterModifier", "SupportBlocker", "NegativeVolume")),
+        *((BAMBU_STUDIO, BAMBU, k) for k in ("modifier_part", "support_blocker", "negative_part")),
+    ],
+)
+def test_triangles_and_parts_that_slicers_mark_are_left_out(
+    package, file: str, settings: str, kind: str
+) -> None:
+    """PrusaSlicer marks triangles of a mesh; Bambu Studio and Orca mark components."""
+    models = {file: settings.format(kind=kind)}
+    if file == SLIC3R:
+        path = package(two_boxes(1), item(1), **models)
+    else:
+        models[A] = model_3mf(box_3mf(1, SMALL) + box_3mf(2, (80, 60, 50)))
+        path = package(assembly(5, component(1, A), component(2, A)), item(5), **models)
     mesh = load_mesh(path)
     assert (mesh.extents * 1e3).tolist() == pytest.approx(SMALL)
     assert mesh.volume * 1e9 == pytest.approx(VOLUME_SMALL)
@@ -244,20 +260,6 @@ def test_triangles_that_prusa_slicer_marks_are_left_out(package, kind: str) -> N
     assert [part.name for part in build_items(path.read_bytes())] == ["lid"]
 
 
-@pytest.mark.parametrize("kind", ["modifier_part", "support_blocker", "negative_part"])
-def test_parts_that_bambu_studio_and_orca_mark_are_left_out(package, kind: str) -> None:
-    settings = {"Metadata/model_settings.config": BAMBU.format(kind=kind)}
-    inner = model_3mf(box_3mf(1, SMALL) + box_3mf(2, (80, 60, 50)))
-    objects = assembly(5, component(1, A), component(2, A))
-    path = package(objects, item(5), **{A: inner}, **settings)
-    mesh = load_mesh(path)
-    assert mesh.volume * 1e9 == pytest.approx(VOLUME_SMALL)
-    (warning,) = mesh.warnings
-    assert kind in warning
-    assert [part.name for part in build_items(path.read_bytes())] == ["lid"]
-
-
-SLIC3R = "Metadata/Slic3r_PE_model.config"
 BODY, AROUND = "firstid='0' lastid='11'", "firstid='12' lastid='23'"
 
 
@@ -343,7 +345,7 @@ def parts(number: int, *kinds: tuple[int, str]) -> str:
 def test_marks_belong_to_the_components_of_one_object(
     package, objects: str, items: str, marked: str, volume: int
 ) -> None:
-    settings = {"Metadata/model_settings.config": f"<config>{marked}</config>"}
+    settings = {BAMBU_STUDIO: f"<config>{marked}</config>"}
     meshes = box_3mf(1, SMALL) + box_3mf(4, LARGE)
     mesh = load_mesh(package(meshes + objects, items, **settings))
     assert mesh.volume * 1e9 == pytest.approx(volume)
@@ -360,7 +362,7 @@ def test_marks_belong_to_the_components_of_one_object(
 )
 def test_a_build_without_solids_says_why(package, objects: str, built: str, message: str) -> None:
     marked = parts(2, (1, "modifier_part"), (9, "modifier_part"))
-    settings = {"Metadata/model_settings.config": f"<config>{marked}</config>"}
+    settings = {BAMBU_STUDIO: f"<config>{marked}</config>"}
     with pytest.raises(MeshError, match=message):
         load_mesh(package(box_3mf(1, SMALL) + objects, built, **settings))
 

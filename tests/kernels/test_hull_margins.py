@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.core.test_stability import random_board
 from tests.engine.engines import needs_numba
 from torch import Tensor
 
@@ -19,24 +20,12 @@ def random_scene(seed: int) -> tuple[Scene, Tensor, float, int]:
 
     Heights have few levels, so that many cells support at once and corners lie on hulls' edges.
     """
+    board = random_board(seed, cuboids=seed % 3 == 0, orientations=6)
+    contact = board.contact()
     generator = torch.Generator().manual_seed(seed)
-
-    def whole(low: int, high: int, *shape: int) -> Tensor:
-        return torch.randint(low, high, shape, generator=generator)
-
-    size = whole(1, 6, 2, 6, 2)
-    heightmap, bottom = whole(0, 3, 2, 9, 8) * 0.01, whole(0, 2, 2, 6, 5, 5) * 0.01
-    cells = torch.arange(5)
-    inside = (cells[:, None] < size[..., :1, None]) & (cells < size[..., 1:, None])
-    holes = torch.rand(bottom.shape, generator=generator) < (seed % 3) / 6
-    holes[..., 0, 0] = False
-    bottom = bottom.masked_fill(~inside | holes, torch.inf)
-    bottom -= bottom.amin((2, 3), keepdim=True)
-    com = torch.minimum(whole(0, 11, 2, 6, 2) * 32, 64 * size)
-    stride, tolerance = seed % 2 + 1, (0.0, 0.004, 0.01)[seed % 3]
-    z = kernels.drop_height(heightmap, bottom, stride, backend="eager")
-    z[torch.rand(z.shape, generator=generator) < 0.1] = torch.inf
-    return (heightmap, bottom, z, com), size, tolerance, stride
+    contact.z[torch.rand(contact.z.shape, generator=generator) < 0.1] = torch.inf
+    scene = (contact.heightmap, contact.bottom, contact.z, contact.com)
+    return scene, contact.size, board.contact_tol, board.stride
 
 
 def margins(size: Tensor, seed: int) -> Tensor:
