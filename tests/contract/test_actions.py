@@ -66,17 +66,6 @@ def test_an_illegal_action_may_be_a_penalised_noop(action_mode: str, value: int 
     assert sorted(changed) == ["illegal_actions", "reward_sum", "step"]
 
 
-def test_noops_are_truncated_after_2n_steps() -> None:
-    env = tiny_env(2, num_items=3, illegal_action="noop")
-    root = env.reset()
-    for step in range(1, 7):
-        following = env.step(root.set("action", torch.tensor([-1, -1])))["next"]
-        assert bool(following["truncated"].all()) == (step == 6)
-        assert not following["terminated"].any()
-        root = env.step_mdp(root)
-    assert (following["metrics", "illegal_actions"] == 6).all()
-
-
 @pytest.mark.parametrize(("action_mode", "value"), BAD)
 def test_an_illegal_action_may_be_projected(action_mode: str, value: int | None) -> None:
     env = tiny_env(3, action_mode=action_mode, num_candidates=300, illegal_action="project")

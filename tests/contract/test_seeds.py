@@ -87,22 +87,23 @@ def test_through_wrappers_and_worker_processes() -> None:
         workers.close()
 
 
-@pytest.mark.parametrize("row_offset", [None, 0, 2])
-def test_worker_processes_of_one_factory_are_warned(row_offset, caplog, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("make", "warns"),
+    [
+        (tiny_env, True),
+        *((partial(tiny_env, shell={"row_offset": offset}), False) for offset in (0, 2)),
+        # `AsyncVectorEnv` gives each worker its own seed; rows have nothing to do with it.
+        (lambda: PackingGymEnv("cuboid_online", pool_size=4).reset(seed=1), False),
+    ],
+)
+def test_worker_processes_of_one_factory_are_warned(make, warns, caplog, monkeypatch) -> None:
     """``ParallelEnv(2, make)`` would play the same items twice."""
-    tiny_env(2, shell={"row_offset": row_offset})
+    make()
     assert not caplog.records
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: "another process")
-    tiny_env(2, shell={"row_offset": row_offset})
-    warnings = [r for r in caplog.records if "row_offset" in r.getMessage()]
-    assert len(warnings) == (row_offset is None)
-
-
-def test_a_worker_process_of_gymnasium_is_not_warned(caplog, monkeypatch) -> None:
-    """``AsyncVectorEnv`` gives each worker its own seed; rows have nothing to do with it."""
-    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "another process")
-    PackingGymEnv("cuboid_online", pool_size=4).reset(seed=1)
-    assert not caplog.records
+    make()
+    assert [r for r in caplog.records if "row_offset" in r.getMessage()] == caplog.records
+    assert len(caplog.records) == warns
 
 
 def test_a_collector_may_be_seeded_while_it_runs() -> None:

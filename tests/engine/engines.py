@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase
-from tests.tiny import cuboid_env, differing, enact, legal_action, legal_choice, state_of, stream
+from tests.tiny import cuboid_env, differing, enact, legal_choice, state_of, stream
 from torch import Tensor
 
 from packing_env import extras, kernels
@@ -32,30 +32,17 @@ def some_wild(chosen: Tensor, num_actions: int, generator: torch.Generator) -> T
     return torch.where(torch.rand(chosen.shape, generator=generator) < 0.1, wild, chosen)
 
 
-def actions(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> Tensor:
-    """Return random legal actions, and some that may be illegal or out of range."""
-    legal = legal_action(root["action_mask"], generator)
-    chosen = some_wild(legal, env.mode.num_actions, generator)
-    if env.params.action_mode == "placement":
-        return chosen
-    shape = torch.tensor(env.mode.shape)
-    strides = shape.flip(0).cumprod(0).flip(0).roll(-1)
-    strides[-1] = 1
-    return chosen[..., None] // strides % shape - (chosen < 0)[..., None].long()
-
-
 def entries(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> TensorDictBase:
     """Return the entries that an agent writes: random legal actions, and some illegal ones."""
-    mode = env.params.action_mode
-    if mode in ("placement", "multi_head"):
-        return TensorDict({"action": actions(env, root, generator)}, env.batch_size)
-    if mode == "continuous":
+    if env.params.action_mode == "continuous":
         shape = (*env.batch_size, env.mode.num_components)
         points = 2 * torch.rand(shape, generator=generator) - 1
         points[torch.rand(shape, generator=generator) < 0.03] = 1.5
         return TensorDict({"action": points}, env.batch_size)
     legal = legal_choice(env, root, generator)
     chosen = some_wild(legal, env.mode.num_actions, generator)
+    if env.params.action_mode == "placement":  # also numbers that stand for no placement
+        return TensorDict({"action": chosen}, env.batch_size)
     return enact(env, root.clone(), chosen).select(*env.takes)
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-import torch
 from tests.engine.engines import needs_numba
 from tests.tiny import tiny_env
 
@@ -49,20 +48,3 @@ def test_legality_is_found_once_a_state(
     for _ in range(6):
         _, root = env.step_and_maybe_reset(env.rand_action(root))
     assert len(calls) == 6
-
-
-@pytest.mark.parametrize("action_mode", ["placement", "continuous"])
-def test_what_is_legal_in_a_state_set_from_outside_is_found_again(action_mode: str) -> None:
-    env = by_rules(action_mode=action_mode)
-    env.step_and_maybe_reset(env.reset().update(first_actions(env)))
-    raised = env.get_state()["heightmap"] + 0.02
-    env.reset(env.get_state().set("heightmap", raised), set_state=True)
-    maps = feasibility.maps_in(env._current(), env.catalogue.tensors(), env.params)
-    terminated = env.state["terminated"][:, None]
-    assert torch.equal(env.state["legal"], maps.legal.flatten(1) | terminated)
-
-
-def first_actions(env: PackingEnv) -> dict[str, torch.Tensor]:
-    """Return actions that depend on the state alone."""
-    torch.manual_seed(0)
-    return dict(env.rand_action().select("action").items())
