@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDict
-from tests.contract.presets import SMALL, small_preset
 from tests.tiny import differing, legal_action, play, stream, tiny_env
 from torchrl.envs import (
     Compose,
@@ -17,13 +16,6 @@ from torchrl.envs import (
 )
 
 from packing_env.types import AUTORESETS
-
-
-@pytest.mark.parametrize("preset", sorted(SMALL))
-def test_native_equals_masked_for_the_presets(preset: str) -> None:
-    native, masked = (play(small_preset(preset, autoreset=a), 12) for a in AUTORESETS)
-    assert native["next", "done"].any()
-    assert not differing(native, masked)
 
 
 def wrapped(autoreset: str, **task: Any) -> EnvBase:

@@ -293,13 +293,24 @@ def test_boxes_that_need_a_container_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choose", "named"), [("cheapest", "no cost is given for S"), ("best", "choose='best'")]
+    ("parts", "options", "named"),
+    [
+        ([some("cube", 1)], {"choose": "cheapest"}, "no cost is given for S"),
+        ([some("cube", 1)], {"choose": "best"}, "choose='best'"),
+        (
+            [Part(mesh=tetrahedron())],
+            {"choose": "balanced"},
+            "choose='balanced' applies only to orders of boxes",
+        ),
+        ([some("a", 1, value=1.0), some("b", 1)], {}, "no value is given for b"),
+        ([some("c", 9, priority=n) for n in range(1, 301)], {}, "priority has 300 levels"),
+    ],
 )
-def test_a_choice_that_cannot_be_made_is_refused(choose: str, named: str) -> None:
+def test_a_choice_that_cannot_be_made_is_refused(
+    parts: list[Part], options: dict[str, Any], named: str
+) -> None:
     with pytest.raises(ParameterError, match=named):
-        pe.pack(some("cube", 1), ["20x20x20cm,name=S", LARGE], choose=choose)
-    with pytest.raises(ParameterError, match="choose='balanced' applies only to orders of boxes"):
-        pe.pack(tetrahedron(), "20x20x20cm", choose="balanced")
+        pe.pack(parts, ["20x20x20cm,name=S"], **options)
 
 
 # ---------------------------------------------------------------------- what is packed first
@@ -357,11 +368,6 @@ def test_priorities_hold_over_several_containers(tmp_path: Path) -> None:
     parts = [some("late", 12, priority=2), some("early", 12, priority=1)]
     plan = checked(pe.pack(parts, "20x20x20cm", 1, containers=2), tmp_path)
     assert sum((Counter(each) for each in kinds(plan)), Counter()) == {"early": 12, "late": 4}
-
-
-def test_a_value_of_some_boxes_only_is_refused() -> None:
-    with pytest.raises(ParameterError, match="no value is given for b"):
-        pe.pack([some("a", 1, value=1.0), some("b", 1)], "20x20x20cm")
 
 
 # ---------------------------------------------------------------------- what stays together
@@ -503,12 +509,6 @@ def test_the_copies_of_a_kit_with_a_label_are_whole_or_left_out(tmp_path: Path) 
     ]  # fmt: skip
     plan = checked(pe.pack(parts, FLOOR, seconds=1), tmp_path)  # room for twelve boxes
     assert complete_kits(parts, plan) == {"kit.csv": (2, 3)}
-
-
-def test_too_many_priorities_are_refused() -> None:
-    parts = [mm(100, 100, 100, 100, f"p{n}", priority=n) for n in range(1, 301)]
-    with pytest.raises(ParameterError, match="priority has 300 levels"):
-        pe.pack(parts, FLOOR)
 
 
 def test_boxes_worth_nothing_are_packed_beside_others() -> None:
