@@ -1,43 +1,40 @@
 """The list of empty maximal spaces: splits by hand, and each backend equal to the plain program."""
 
+import itertools
 import random
 from functools import cache
 
 import pytest
 import torch
-from tests.kernels.piles import as_tensor
+from tests.kernels.piles import CONTINUOUS, DISCRETE, World, as_tensor, random_pile
 
 from packing_env import kernels
 from packing_env.reference import spaces as reference
-from packing_env.reference.boxes import drop
 
 BACKENDS = kernels.available_backends()
 Box = reference.Space
 WORLDS = {
-    "sides 1..5 in 10": ((10, 10, 10), 1, 5),
-    "sides 2..5 in 10": ((10, 10, 10), 2, 5),
-    "small items": ((7, 9, 8), 1, 2),
-    "fine": ((1000, 900, 1000), 100, 500),
+    "sides 1..5 in 10": DISCRETE,
+    "sides 2..5 in 10": World("discrete", 10, 10, (2, 5), (2, 3, 4, 5), (2, 5)),
+    "small items": World("small", 9, 8, (1, 2), (1, 2), (1, 2)),
+    "fine": CONTINUOUS,
 }
 
 
 @cache
 def episode(world: str, seed: int, num_boxes: int = 25) -> tuple[list[Box], list[list[Box]]]:
     """Return boxes dropped at random places, and the list of spaces after each."""
-    sides, low, high = WORLDS[world]
-    draw = random.Random(seed)
-    boxes: list[Box] = []
-    lists = []
-    spaces = reference.initial(sides)
-    for _ in range(10 * num_boxes):
-        size = tuple(draw.randint(low, high) for _ in range(3))
-        x, y = (draw.randint(0, sides[axis] - size[axis]) for axis in (0, 1))
-        box = drop(boxes, (x, y), size)
-        if box[5] <= sides[2] and len(boxes) < num_boxes:
-            boxes.append(box)
-            spaces = reference.split(spaces, box, low)
-            lists.append(spaces)
-    return boxes, lists
+    boxes = random_pile(random.Random(seed), WORLDS[world], num_boxes)
+    empty, low = reference.initial(room(world)), WORLDS[world].sides[0]
+    lists = itertools.accumulate(
+        boxes, lambda spaces, box: reference.split(spaces, box, low), initial=empty
+    )
+    return boxes, [*lists][1:]
+
+
+def room(world: str) -> tuple[int, int, int]:
+    base, height = WORLDS[world].base, WORLDS[world].height
+    return base, base, height
 
 
 def split(spaces: torch.Tensor, box: list[Box], smallest: int, backend: str, placed=None):
@@ -71,7 +68,7 @@ def test_untouched_spaces_stand_first_and_inscribed_ones_go() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("world", WORLDS)
 def test_equals_the_plain_program(world: str, backend: str) -> None:
-    sides, low, _ = WORLDS[world]
+    sides, low = room(world), WORLDS[world].sides[0]
     episodes = [episode(world, seed) for seed in range(12)]
     length = min(len(boxes) for boxes, _ in episodes)
     capacity = max(len(spaces) for _, lists in episodes for spaces in lists)
@@ -90,7 +87,7 @@ def test_equals_the_plain_program(world: str, backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("capacity", [1, 3, 7])
 def test_what_does_not_fit_is_dropped_from_the_end_and_counted(backend: str, capacity: int) -> None:
-    sides, low, _ = WORLDS["sides 1..5 in 10"]
+    sides, low = room("sides 1..5 in 10"), 1
     total = 0
     for seed in range(6):
         boxes, _ = episode("sides 1..5 in 10", seed)

@@ -56,6 +56,15 @@ CASES: dict[str, tuple[str, list[Part], dict[str, Any], dict[str, str]]] = {
         {"weight_limit": 5.0},
         {"cube": "no room found", "lid": "too heavy for any container"},
     ),
+    "weight, of the container that could take more": (  # the other one is full
+        "100x100x120mm",
+        [
+            box("slab", 100, 100, 60, weight=4.0),
+            box("foam", 100, 100, 40, quantity=4, weight=1.0),
+        ],
+        {"containers": 2, "weight_limit": 4.0},
+        {"foam": "weight_limit"},
+    ),
     "load": ("100x100x200mm", [cubes(2, weight=2.0, max_load=1.0)], {}, {"cube": "max_load"}),
     "stacking": ("100x100x200mm", [cubes(2, stackable=False)], {}, {"cube": "no_stacking"}),
     "group": (
@@ -146,20 +155,6 @@ def test_on_a_grid_other_parts_keep_their_places_while_a_constraint_is_lifted() 
         lambda times: pe.pack(order, "100x100x90mm", times, **on(GRID)),
     )
     assert [(part.name, part.reason.split(":")[0]) for part in plan.left] == [("peg", "fragile")]
-
-
-def test_the_container_that_could_take_more_is_named() -> None:
-    """One container is full, and the other has reached its weight limit."""
-    parts = [
-        box("slab", 100, 100, 60, weight=4.0),
-        box("foam", 100, 100, 40, quantity=4, weight=1.0),
-    ]
-    options = {"cell": "10mm", "stability": "none", "containers": 2, "weight_limit": 4.0}
-    plan = pe.pack(parts, "100x100x120mm", 1e-6, **options)
-    assert [len(each.items) for each in plan.containers] == [3, 1]
-    assert [(part.name, part.reason.split(":")[0]) for part in plan.left] == [
-        ("foam", "weight_limit")
-    ]
 
 
 def test_a_limit_of_a_container_that_may_still_be_used_is_named() -> None:
