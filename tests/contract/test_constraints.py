@@ -1,16 +1,15 @@
 """Every preset with every constraint: built from its own items, played and compared, or refused."""
 
 import itertools
-from functools import lru_cache
 from typing import Any
 
 import pytest
-from tests.contract.presets import SMALL
+from tests.contract.presets import SMALL, small_preset
 from tests.core.test_constraints import BACKENDS, HANDLING
 from tests.tiny import differing, play, play_beside_reference
 
-from packing_env import PackingEnv, kernels, make_env
-from packing_env.tasks import CUBOIDS, PRESETS
+from packing_env import PackingEnv, kernels
+from packing_env.tasks import PRESETS
 from packing_env.types import ParameterError
 
 CONSTRAINTS = (
@@ -44,22 +43,9 @@ def rule(name: str, preset: str) -> dict[str, Any]:
     return {key: values.get(key, value or True)}
 
 
-@lru_cache
-def items_of(preset: str) -> dict[str, Any]:
-    """Return arguments for the preset's own items: few of them, and small."""
-    items = dict(PRESETS[preset].items)
-    if items == CUBOIDS:  # those come from the generator
-        generator = PRESETS[preset].generator
-        return {"generator": {**generator, "low": 2, "high": 3}}
-    families = items.get("families", ("polycubes", "brackets"))[:1]
-    return {"items": {**items, "families": families, "use_cache": False}, "scales": (0.6,)}
-
-
 def small_task(preset: str, name: str, **options: Any) -> PackingEnv:
-    size = {"pool_size": 4, "num_envs": 2, **SMALL[preset]}
-    size |= {"resolution": 5} if "resolution" in size else {}
     rules = {"constraints": rule(name, preset), "handling": HANDLING}
-    return make_env(preset, **{**size, **rules, **items_of(preset), **options})
+    return small_preset(preset, **{"num_envs": 2, "pool_size": 4, **rules, **options})
 
 
 MAPS = [name for name, task in PRESETS.items() if task.params.geometry == "maps"]
@@ -79,12 +65,11 @@ def test_every_preset_plays_with_every_constraint(preset: str, name: str) -> Non
     """All kernel backends give the same bits, and these equal the reference program."""
     env = small_task(preset, name)
     steps = play(env, 3)
-    task = {"items": env.catalogue} if "items" in items_of(preset) else {}
     for backend in BACKENDS[1:]:
         kernels.set_backend(backend)
-        assert not differing(play(small_task(preset, name, **task), 3), steps)
+        assert not differing(play(small_task(preset, name), 3), steps)
     kernels.set_backend(None)
-    play_beside_reference(small_task(preset, name, num_envs=1, **task), 2, mask_bits=8)
+    play_beside_reference(small_task(preset, name, num_envs=1), 2, mask_bits=8)
 
 
 @pytest.mark.parametrize("preset", BOXES)
