@@ -39,18 +39,15 @@ def verdicts(
 
 @dataclass(frozen=True)
 class Case:
-    heightmap: np.ndarray
-    bottom: np.ndarray
-    com: np.ndarray
+    """Containers, items, a tolerance and a stride, and what the reference measures."""
+
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray]
     contact_tol: float
     stride: int
-    z: np.ndarray
-    stable: np.ndarray
-    stable_centres: np.ndarray
-    count: np.ndarray
+    expected: list[np.ndarray]
 
     def tensors(self) -> list[torch.Tensor]:
-        return [torch.from_numpy(array) for array in (self.heightmap, self.bottom, self.com)]
+        return [torch.from_numpy(array) for array in self.arrays]
 
 
 def random_bottom(rng: np.random.Generator, window: tuple[int, int], quantised: bool) -> np.ndarray:
@@ -82,39 +79,37 @@ def random_com(rng: np.random.Generator, bottom: np.ndarray) -> np.ndarray:
     return np.array([u // step * step, v // step * step], np.int64)
 
 
-@cache
-def random_case(seed: int) -> Case:
-    rng = np.random.default_rng(seed)
-    batch, orientations, stride = (int(n) for n in rng.integers(1, (4, 4, 5)))
-    length, width = (int(n) for n in rng.integers(1, 11, 2))
-    window = tuple(int(n) for n in rng.integers(1, 13, 2))
-    quantised = seed % 3 != 0
-    shape = (batch, length, width)
+def random_arrays(
+    rng: np.random.Generator, seed: int, most: tuple[int, int, int, int] = (3, 3, 10, 12)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Containers, items, centres of mass; ``most``: batch, orientations, grid and window sides."""
+    batch, orientations = (int(rng.integers(1, number + 1)) for number in most[:2])
+    grid, window = (tuple(rng.integers(1, side + 1, 2).tolist()) for side in most[2:])
+    quantised, shape = seed % 3 != 0, (batch, *grid)
     heightmap = rng.integers(0, 4, shape) * 0.01 if quantised else rng.random(shape)
     if seed % 7 == 0:
         heightmap[:] = 0
-    heightmap = heightmap.astype(np.float32)
-    bottom = np.stack(
-        [
-            np.stack([random_bottom(rng, window, quantised) for _ in range(orientations)])
-            for _ in range(batch)
-        ]
-    )
-    com = np.stack([np.stack([random_com(rng, b) for b in row]) for row in bottom])
-    contact_tol = float(rng.choice([0.0, 0.01, 0.013, 0.3]))
-    rows = [(b, r) for b in range(batch) for r in range(orientations)]
-    z = [rest_heights(heightmap[b], bottom[b, r], stride) for b, r in rows]
-    found = [
-        verdicts(heightmap[b], bottom[b, r], plane, contact_tol, stride, tuple(com[b, r].tolist()))
-        for (b, r), plane in zip(rows, z, strict=True)
-    ]
-    squared, centred, count = (
-        np.stack([one[k] for one in found]).reshape(batch, orientations, *z[0].shape)
-        for k in range(3)
-    )
-    heights = np.stack(z).reshape(squared.shape)
-    stable = (squared.astype(bool), centred.astype(bool))
-    return Case(heightmap, bottom, com, contact_tol, stride, heights, *stable, count)
+    items = [random_bottom(rng, window, quantised) for _ in range(batch * orientations)]
+    com = np.stack([random_com(rng, bottom) for bottom in items])
+    bottom = np.stack(items).reshape(batch, orientations, *window)
+    return heightmap.astype(np.float32), bottom, com.reshape(batch, orientations, 2)
+
+
+@cache
+def random_case(seed: int) -> Case:
+    rng = np.random.default_rng(seed)
+    heightmap, bottom, com = random_arrays(rng, seed)
+    stride, tol = int(rng.integers(1, 5)), float(rng.choice([0.0, 0.01, 0.013, 0.3]))
+    lattice = [-(-side // stride) for side in heightmap.shape[1:]]
+    z = np.zeros((*bottom.shape[:2], *lattice), np.float32)
+    found = np.zeros((3, *z.shape), np.int32)
+    for b, r in np.ndindex(*bottom.shape[:2]):
+        item, centre = bottom[b, r], tuple(com[b, r].tolist())
+        z[b, r] = rest_heights(heightmap[b], item, stride)
+        found[:, b, r] = verdicts(heightmap[b], item, z[b, r], tol, stride, centre)
+    squares, centres, count = found
+    expected = [z, squares.astype(bool), centres.astype(bool), count]
+    return Case((heightmap, bottom, com), tol, stride, expected)
 
 
 def measured(
@@ -133,8 +128,7 @@ def measured(
 
 def compare(case: Case, inputs: Sequence[torch.Tensor], backend: str) -> None:
     found = measured(inputs, case.contact_tol, case.stride, backend)
-    expected = (case.z, case.stable, case.stable_centres, case.count)
-    for value, wanted in zip(found, expected, strict=True):
+    for value, wanted in zip(found, case.expected, strict=True):
         array = value.cpu().numpy()
         assert array.dtype == wanted.dtype
         assert np.array_equal(array, wanted)
