@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.small_tasks import random_catalogue, small_env
-from tests.tiny import cuboids, play_by_the_rules
+from tests.tiny import cuboids, play_beside_reference, play_by_the_rules
 
 from packing_env import kernels
 from packing_env.core import (
@@ -16,7 +16,6 @@ from packing_env.core import (
 )
 from packing_env.core.actions import MODES, CandidateMode, Outlook
 from packing_env.core.cuboids import boxes
-from packing_env.envs import PackingEnv
 from packing_env.generators import Generator, GeneratorError, Uniform, make_pool
 from packing_env.generators.base import Request
 from packing_env.items import Catalogue
@@ -26,7 +25,6 @@ from packing_env.testing import (
     check_generator,
     check_reward,
 )
-from packing_env.testing.referee import Referee
 from packing_env.types import Instances, PackingParams, ParameterError, State
 
 
@@ -171,18 +169,7 @@ def test_a_wrong_mask_is_found_in_it_and_when_it_is_carried_out(
         check_env(small_env(container=(0.08, 0.08, 0.03)), num_steps=10)
     play_by_the_rules(monkeypatch)
     with pytest.raises(CheckError, match=r"heightmap|illegal_actions|terminated|done"):
-        play_beside(small_env(container=(0.08, 0.08, 0.03), num_envs=16), 10)
-
-
-def play_beside(env: PackingEnv, num_steps: int) -> None:
-    """Compare executed placements with the reference, but no masks."""
-    root, referee = env.reset(), Referee(env, mask_bits=0)
-    for _ in range(num_steps):
-        step = env.rand_action(root)
-        decisions = referee.decide(step["action"])
-        step, root = env.step_and_maybe_reset(step)
-        referee.step(decisions, step["next"])
-        referee.begin(step["next", "done"], root)
+        play_beside_reference(small_env(container=(0.08, 0.08, 0.03), num_envs=16), 10, mask_bits=0)
 
 
 @pytest.mark.parametrize(

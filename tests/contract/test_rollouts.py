@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tensordict import TensorDict
-from tests.tiny import differing, legal_action, play, stream, tiny_env
+from tests.tiny import differing, play, tiny_env
 from torchrl.envs import (
     Compose,
     EnvBase,
@@ -27,19 +26,10 @@ def wrapped(autoreset: str, **task: Any) -> EnvBase:
     return TransformedEnv(tiny_env(5, shell={"autoreset": autoreset}, **task), transforms)
 
 
-def transformed_play(env: EnvBase, num_steps: int) -> TensorDict:
-    root, generator, steps = env.reset(), stream(), []
-    for _ in range(num_steps):
-        root.set("action", legal_action(root["action_mask"], generator))
-        step, root = env.step_and_maybe_reset(root)
-        steps.append(step.clone())
-    return torch.stack(steps)
-
-
 def test_transforms_see_the_same_in_both_ways() -> None:
     """``is_init`` is left out: TorchRL 0.14 sets it from the last done key alone."""
     task = {"items": {"grid": (5, 5), "height": 0.05}}
-    native, masked = (transformed_play(wrapped(a, **task), 20) for a in AUTORESETS)
+    native, masked = (play(wrapped(a, **task), 20) for a in AUTORESETS)
     assert native["next", "truncated"].any()
     assert native["next", "terminated"].any()
     assert not differing(native, masked, skip=("is_init", ("next", "is_init")))
@@ -47,7 +37,7 @@ def test_transforms_see_the_same_in_both_ways() -> None:
 
 @pytest.mark.parametrize("autoreset", AUTORESETS)
 def test_a_wrapper_may_cut_episodes_short(autoreset: str) -> None:
-    steps = transformed_play(wrapped(autoreset, container=(0.08, 0.07, 0.5)), 12)
+    steps = play(wrapped(autoreset, container=(0.08, 0.07, 0.5)), 12)
     count = steps["next", "step_count"].squeeze(-1)
     assert count.max() == 3
     assert torch.equal(steps["next", "truncated"].squeeze(-1), count == 3)

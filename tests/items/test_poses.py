@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.mesh_files import corners_of
 
 import packing_env as pe
 from packing_env.item_source import build_catalogue
@@ -25,8 +26,7 @@ def rests(mesh: pe.items.Mesh) -> list[bool]:
 
 
 def box(*sides: float) -> torch.Tensor:
-    corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 3)
-    return corners * torch.tensor(sides)
+    return torch.tensor(corners_of(sides), dtype=torch.float64)
 
 
 @pytest.mark.parametrize(

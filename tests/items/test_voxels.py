@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from tests.mesh_files import box_mesh
 
-from packing_env.items import Mesh, mesh_from_arrays
+from packing_env.items import mesh_from_arrays
 from packing_env.items.meshes.topology import winding_number
 from packing_env.items.rotations import rotation_set
 from packing_env.items.shapes import SHAPES
@@ -13,11 +14,6 @@ from packing_env.items.voxels import voxelize
 from packing_env.reference.solids import Solid
 
 CELL = 0.25
-
-
-def box(dx: float, dy: float, dz: float) -> Mesh:
-    solid = Solid.box((dx, dy, dz))
-    return mesh_from_arrays(solid.vertices, solid.faces)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +28,7 @@ def box(dx: float, dy: float, dz: float) -> Mesh:
 def test_a_box_and_its_margin_fill_whole_voxels(
     sides: tuple[float, ...], margin: float, voxels: tuple[int, ...], low: tuple[float, ...]
 ) -> None:
-    found = voxelize(box(*sides), CELL, margin=margin)
+    found = voxelize(box_mesh(*sides), CELL, margin=margin)
     assert found.occupied.shape == voxels
     assert found.occupied.all()
     assert found.low.tolist() == pytest.approx(low)
@@ -77,7 +73,7 @@ def test_a_margin_is_as_wide_across_the_axes() -> None:
     rotation = rotation_set("pi/2", yaw_interval=math.pi / 4)
     turned = next(r for r in rotation if abs(float(r[0, 0]) - math.sqrt(0.5)) < 1e-9)
     cell, margin = 0.05, 0.15
-    voxels = voxelize(box(1.0, 1.0, 1.0), cell, margin, turned)
+    voxels = voxelize(box_mesh(1.0, 1.0, 1.0), cell, margin, turned)
     middle = torch.stack(torch.meshgrid(
         *(torch.arange(n) * cell for n in voxels.occupied.shape), indexing="ij"
     ), -1) + voxels.low + cell / 2  # fmt: skip
@@ -105,8 +101,8 @@ def test_a_cavity_is_empty_but_an_open_shell_is_filled() -> None:
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="cell"):
-        voxelize(box(1.0, 1.0, 1.0), 0.0)
+        voxelize(box_mesh(1.0, 1.0, 1.0), 0.0)
     with pytest.raises(ValueError, match="margin"):
-        voxelize(box(1.0, 1.0, 1.0), 0.1, -0.1)
+        voxelize(box_mesh(1.0, 1.0, 1.0), 0.1, -0.1)
     with pytest.raises(ValueError, match="larger cells"):
-        voxelize(box(1.0, 1.0, 1.0), 1e-3)
+        voxelize(box_mesh(1.0, 1.0, 1.0), 1e-3)
