@@ -115,24 +115,6 @@ def test_a_cuboid_stands_on_the_exact_top_of_a_pre_placed_box() -> None:
     assert may_put(low, 0, 0, 0)  # exactly up to the lid
 
 
-@pytest.mark.parametrize("cell", [1.0, 0.1, 0.07])
-def test_stacks_on_a_pre_placed_box_are_level_however_they_are_made(cell: float) -> None:
-    slab = [0.0, 0.0, 0.0, 4 * cell, 2 * cell, 0.37 * cell]
-    parts = [(2, 2, 1), (2, 2, 6), (2, 2, 7), (4, 2, 1)]
-    env = env_of(
-        [tuple(side * cell for side in part) for part in parts],
-        (4 * cell, 2 * cell, 9 * cell),
-        cell,
-        orientations="none",
-        stability="area_corners",
-        constraints={"preplaced": [slab]},
-    )
-    for x in (0, 0, 2, 0):
-        state = put(env, 0, x, 0)
-    assert int(state["items_packed"]) == 4
-    assert float(state["placement_support"][0, 3]) == 1.0
-
-
 def test_a_top_that_is_whole_but_for_rounding_is_whole() -> None:
     """Rounding may put a whole height just below itself; truncation must not then lose a cell."""
     slab = {"constraints": {"preplaced": [[0.0, 0.0, 1.0, 5.0, 5.0, 0.9999999]]}}

@@ -155,34 +155,19 @@ def surest(**changes: Any) -> Engines:
 
 def test_the_surest_placements_equal_the_rules() -> None:
     """After the step, each margin leaves out placements that the next one allows."""
-    engines = surest(
-        items={**SMALL["items"], "seed": 1, "window": 3},
-        contact_tol=0.002,
-        num_envs=1,
-        preview=0,
-        num_items=3,
-        surest=("com_hull_10", "com_hull_20"),
-        stability="com_hull_strict",
-        illegal_action="noop",
-        max_steps=1,
-        action_mode="placement",
-    )
+    items = {**SMALL["items"], "seed": 1, "window": 3}
+    rules = {"surest": ("com_hull_10", "com_hull_20"), "stability": "com_hull_strict"}
+    size = {"num_envs": 1, "preview": 0, "num_items": 3, "max_steps": 1, "contact_tol": 0.002}
+    engines = surest(items=items, illegal_action="noop", action_mode="placement", **rules, **size)
     assert ended(engines, 11, num_steps=1) > 0
 
 
 @pytest.mark.slow
 def test_the_surest_placements_after_resets_and_in_heads() -> None:
     """The mode is ``multi_head``; episodes end, and some rows are reset by hand."""
-    engines = surest(
-        num_envs=2,
-        preview=1,
-        num_items=4,
-        surest=("com_hull_20",),
-        stability="com_hull",
-        illegal_action="terminate",
-        max_steps=2,
-        action_mode="multi_head",
-    )
+    rules = {"surest": ("com_hull_20",), "stability": "com_hull"}
+    size = {"num_envs": 2, "preview": 1, "num_items": 4, "max_steps": 2}
+    engines = surest(illegal_action="terminate", action_mode="multi_head", **rules, **size)
     after_steps_without_resets(engines, (1, 0), num_steps=1)
     engines.play(3, 11)
 

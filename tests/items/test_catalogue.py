@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import trimesh
-from tests.mesh_files import box_mesh, tetrahedron, write_obj
+from tests.mesh_files import box_mesh, tetrahedron, write_obj, write_urdf
 
 from packing_env.items import (
     Catalogue,
@@ -159,10 +159,7 @@ def test_folders_are_expanded_in_order(tmp_path):
 def test_parts_of_a_urdf_tree_are_no_items_of_their_own(tmp_path):
     write_obj(tmp_path / "part.obj", tetrahedron())
     write_obj(tmp_path / "other.obj", tetrahedron())
-    (tmp_path / "tree.urdf").write_text(
-        "<robot name='r'><link name='l'><visual><geometry><mesh filename='part.obj'/></geometry>"
-        "</visual></link></robot>"
-    )
+    write_urdf(tmp_path / "tree.urdf", '<mesh filename="part.obj"/>')
     assert Catalogue.from_meshes(tmp_path, **GRID).names == ["other", "tree"]
 
 
@@ -358,11 +355,7 @@ def test_the_cache_follows_the_source_of_each_folder(part, tmp_path, monkeypatch
 
 def test_the_cache_follows_the_parts_of_a_urdf_tree(tmp_path, builds):
     part = write_obj(tmp_path / "part.obj", tetrahedron())
-    tree = tmp_path / "tree.urdf"
-    tree.write_text(
-        "<robot name='r'><link name='l'><visual><geometry><mesh filename='part.obj'/></geometry>"
-        "</visual></link></robot>"
-    )
+    tree = write_urdf(tmp_path / "tree.urdf", '<mesh filename="part.obj"/>')
     options = {**CACHED, "cache_dir": tmp_path / "cache"}
     small = Catalogue.from_meshes(tree, **options)
     write_obj(part, tetrahedron(), factor=2.0)

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tests.plan_files import checked as checked_file
 from tests.plan_files import refused, violation_of
 from tests.planner.orders import BOTH, GRID, box, checked, on
 
 import packing_env as pe
 from packing_env import planner
-from packing_env.items import Catalogue, rotation_set
+from packing_env.items import rotation_set
 from packing_env.items.handling import FACES
-from packing_env.items.shapes import select
 from packing_env.plan import PlanError, check_plan, save_plan
 from packing_env.planner import Part, read_parts
 from packing_env.planner.grid.search import OrderSearch
@@ -270,22 +268,6 @@ def test_faces_equal_the_reference() -> None:
         expected = [up_face(rotation.numpy()) in faces for rotation in rotations]
         assert offered.tolist() == expected
         cases += len(expected)
-
-
-def test_a_catalogue_offers_allowed_faces_alone() -> None:
-    """Each shape keeps the orientations with an allowed face up; without faces, it keeps all."""
-    meshes = [shape.mesh() for shape in select(["household"])[:3]]
-    grid = {"cell": 0.02, "container": (0.4, 0.4, 0.4), "use_cache": False}
-    whole = Catalogue.from_meshes(meshes, **grid)
-    faces = [("+z",), ("-z", "+x"), ()]
-    found = Catalogue.from_meshes(meshes, faces=faces, **grid)
-    for row, allowed in enumerate(faces):
-        turns = found.rotation[row][found.orientation_mask[row]]
-        assert len(turns)
-        if allowed:
-            assert {up_face(turn.numpy()) for turn in turns} <= set(allowed)
-        else:
-            assert torch.equal(turns, whole.rotation[row][whole.orientation_mask[row]])
 
 
 def test_parts_that_gain_a_place_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
