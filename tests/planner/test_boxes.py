@@ -18,8 +18,7 @@ import packing_env as pe
 from agents.cli.main import main
 from packing_env import planner
 from packing_env.items import MeshSource
-from packing_env.plan import BoxType, check_plan, load_boxes
-from packing_env.plan.loading.problem import LoadRules
+from packing_env.plan import check_plan
 from packing_env.planner import Part, Plan
 from packing_env.values import UNITS
 
@@ -309,12 +308,6 @@ def test_random_orders_keep_all_constraints(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- Python and the command
-
-
-def test_load_boxes_takes_rules() -> None:
-    boxes = [BoxType([(2, 2, 2)], 9, weight=1000, max_load=1000)]
-    assert len(load_boxes((2, 2, 10), boxes, seconds=0.1, rules=LoadRules(max_load=True))) == 2
-    assert len(load_boxes((2, 2, 10), boxes, seconds=0.1)) == 5
 
 
 @pytest.mark.parametrize(
