@@ -35,15 +35,9 @@ def run_program(program: str, *arguments: str, **options: Any) -> subprocess.Com
     return done
 
 
-def run_interpreted(*files: Path, only: str, marks: str = "not slow") -> None:
-    """Run tests in a process in which Triton interprets its kernels; none may fail or be skipped.
-
-    Args:
-        files: The test files.
-        only: The expression of ``pytest -k``.
-        marks: The expression of ``pytest -m``.
-    """
-    options = ("-q", "-p", "no:cacheprovider", "-k", only, "-m", marks)
+def run_interpreted(*files: Path, only: str) -> None:
+    """Run tests (``pytest -k ONLY``) with interpreted kernels; none may fail or be skipped."""
+    options = ("-q", "-p", "no:cacheprovider", "-k", only, "-m", "not slow")
     result = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *map(str, files)],
         env={**os.environ, "TRITON_INTERPRET": "1"},

@@ -34,10 +34,10 @@ def box_mesh(*sides: float, at: Sides = (0, 0, 0), name: str = "box") -> Mesh:
     return mesh_from_arrays(corners + torch.tensor(at, dtype=torch.float64), FACES, name=name)
 
 
-def tetrahedron(name: str = "tetra") -> Mesh:
+def tetrahedron() -> Mesh:
     """An irregular one, whose bounding box is 5 x 3 x 4 cells of 1 cm."""
     points = [(0.0, 0.0, 0.013), (0.05, 0.01, 0.0), (0.02, 0.03, 0.04), (0.03, 0.0, 0.03)]
-    return mesh_from_arrays(points, [(0, 2, 1), (0, 1, 3), (1, 2, 3), (2, 0, 3)], name=name)
+    return mesh_from_arrays(points, [(0, 2, 1), (0, 1, 3), (1, 2, 3), (2, 0, 3)], name="tetra")
 
 
 def write_obj(path: Path, mesh: Mesh, factor: float = 1.0) -> Path:

@@ -24,11 +24,7 @@ def on_cells(num_envs: Any = 5, items: dict[str, Any] | None = None, **params: A
     return cuboid_env(num_envs, items=sizes, **options)
 
 
-def on_heights(num_envs: Any = 5, **params: Any) -> PackingEnv:
-    return tiny_env(num_envs, **params)
-
-
-GROUNDS: dict[str, Callable[..., PackingEnv]] = {"cells": on_cells, "heights": on_heights}
+GROUNDS: dict[str, Callable[..., PackingEnv]] = {"cells": on_cells, "heights": tiny_env}
 RULES = {"cells": kernels.CUBOID_RULES, "heights": MAP_RULES}
 MODES = ("placement", "candidate", "continuous", "hierarchical")
 every_ground = pytest.mark.parametrize("ground", GROUNDS)

@@ -10,9 +10,9 @@ from packing_env.core.actions.heads import next_head_mask
 SHAPE = (2, 3, 4, 5)
 
 
-def board(rows: int = 6, share: float = 0.15) -> torch.Tensor:
+def board() -> torch.Tensor:
     """Random legality; the last row has one legal placement, the first has none."""
-    legal = torch.rand(rows, *SHAPE, generator=stream()) < share
+    legal = torch.rand(6, *SHAPE, generator=stream()) < 0.15
     legal[0], legal[-1] = False, False
     legal[-1, 1, 2, 0, 3] = True
     return legal

@@ -42,10 +42,10 @@ def ground(seed: int, rows: int = ROWS) -> Tensor:
     return heights
 
 
-def state_with(heights: Tensor, seed: int, num_items: int = 8) -> State:
+def state_with(heights: Tensor, seed: int) -> State:
     """Return a state with these heights and random items; some rows have fewer than are visible."""
     generator = stream(seed)
-    rows = len(heights)
+    rows, num_items = len(heights), 8
     left = torch.tensor([(8, 1, 2, 0)[row % 4] for row in range(rows)])
     return {
         "heightmap": heights,

@@ -8,12 +8,7 @@ from tests.tiny import tiny_env
 
 from packing_env import kernels
 from packing_env.core import feasibility
-from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
-
-
-def by_rules(num_envs: int = 4, **params: Any) -> PackingEnv:
-    return tiny_env(num_envs, shell={"engine": "rules"}, **params)
 
 
 @needs_numba
@@ -36,7 +31,8 @@ def test_impossible_choices_are_refused() -> None:
 def test_legality_is_found_once_a_state(
     action_mode: str, illegal_action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env = by_rules(action_mode=action_mode, illegal_action=illegal_action)
+    options = {"action_mode": action_mode, "illegal_action": illegal_action}
+    env = tiny_env(4, shell={"engine": "rules"}, **options)
     _, root = env.step_and_maybe_reset(env.rand_action(env.reset()))
     calls, honest = [], feasibility.maps_in
 

@@ -58,8 +58,8 @@ def solid(voxels: np.ndarray, name: str) -> Mesh:
     return mesh
 
 
-def cup(quantity: int = 1) -> Part:
-    return Part(mesh=solid(CUP, "cup"), quantity=quantity)
+def cup() -> Part:
+    return Part(mesh=solid(CUP, "cup"))
 
 
 def cube(side: int, quantity: int = 1) -> Part:

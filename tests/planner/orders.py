@@ -25,13 +25,9 @@ def box(name: str, *sides: Any, quantity: int = 1, **options: Any) -> Part:
 
 
 def patiently(reached: Callable[[Plan], bool], run: Callable[[float], Plan]) -> Plan:
-    """Return the plan of ``run(1.0)``, or one with more time until a goal is reached.
+    """Return the plan of ``run(1.0)``, or one in more times the usual seconds, until it is reached.
 
     How far a search comes in its seconds depends on what else the machine does.
-
-    Args:
-        reached: Whether a plan reaches the goal.
-        run: Makes a plan in so many times the usual seconds.
     """
     plan = run(1.0)
     for times in (4.0, 16.0):

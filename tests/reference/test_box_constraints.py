@@ -61,10 +61,10 @@ def plan_of(rules: dict[str, Any], items: list[Item], **changes: Any) -> dict[st
     return make_plan(packing) | changes
 
 
-def column(*heights: int, x: int = 0) -> list[Box]:
+def column(*heights: int) -> list[Box]:
     """Return boxes of 4 x 4 on top of each other."""
     tops = np.cumsum([0, *heights]).tolist()
-    return [(x, 0, z0, x + 4, 4, z1) for z0, z1 in pairwise(tops)]
+    return [(0, 0, z0, 4, 4, z1) for z0, z1 in pairwise(tops)]
 
 
 LOW, HIGH = column(2, 2)

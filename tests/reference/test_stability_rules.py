@@ -11,12 +11,12 @@ from packing_env import reference
 from packing_env.reference import boxes, stability
 
 
-def flat_item_on(ground: np.ndarray, contact_tol: float = 0.0) -> reference.Touch:
+def flat_item_on(ground: np.ndarray) -> reference.Touch:
     """Put a block over the whole ground, its mass in the middle."""
     w, h = ground.shape
     heights, bottom = ground.astype(np.float32), np.zeros((w, h), np.float32)
     z = reference.drop_height(heights, bottom, 0, 0)
-    return reference.touch_at(heights, bottom, 0, 0, z, (32 * w, 32 * h), contact_tol)
+    return reference.touch_at(heights, bottom, 0, 0, z, (32 * w, 32 * h), 0.0)
 
 
 def drawn(*rows: str) -> np.ndarray:
