@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from tests.plan_files import checked, placed_box, refused, violation_of
 
-from agents.cli import main as cli
 from packing_env.items import load_mesh
 from packing_env.physics import read_settings, simulate
 from packing_env.plan import (
@@ -103,20 +102,6 @@ def test_a_nest_is_written_and_read(nest: Packing, tmp_path: Path) -> None:
     assert report.utilization == pytest.approx(nest.utilization)
 
 
-def test_the_command_prints_the_verdict(
-    nest: Packing, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "nest.json"
-    save_plan(path, nest)
-    assert cli.main(["check", str(path)]) == 0
-    said = capsys.readouterr().out
-    assert "4 items inside, apart" in said
-    assert "interlocked: 1 item" in said
-    assert "at rest" not in said
-    assert cli.main(["check", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["interlocked"] == 1
-
-
 def moved(number: int, *millimetres: float) -> Edit:
     def edit(plan: dict[str, Any], items: list[dict[str, Any]]) -> None:
         items[number]["translation"] = [
@@ -174,22 +159,6 @@ def test_each_fault_is_named(fault: str, nest: Packing, tmp_path: Path) -> None:
     plan = json.loads(json.dumps(make_plan(nest)))
     edit(plan, plan["items"])
     assert refused(plan, tmp_path) == (number, claim)
-
-
-def test_the_words_name_the_other_item(nest: Packing, tmp_path: Path) -> None:
-    def said(edit: Edit) -> str:
-        plan = json.loads(json.dumps(make_plan(nest)))
-        edit(plan, plan["items"])
-        return str(violation_of(plan, tmp_path))
-
-    rule = said(lambda plan, _: plan.update(stability="mine"))
-    assert "'mine' is unknown" in rule
-    assert "--import" not in rule  # only plans on heightmaps can have another rule
-    assert "10 micrometres too near, from item 0 (cup)" in said(moved(2, 0, 0, -0.01))
-    assert "it is around item 1 (peg)" in said(moved(1, 40, 0, 0))
-    assert "surface crosses that of item 0 (cup)" in said(moved(1, 20, 0, 0))
-    assert "item 1 (lid) in its way" in said(swap)
-    assert "0.0019900 m, 10 micrometres too near, along y" in said(moved(3, 0, -3.01, 0))
 
 
 def test_boxes_that_stay_empty_are_in_no_way_out(nest: Packing, tmp_path: Path) -> None:
