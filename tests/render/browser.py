@@ -118,11 +118,6 @@ class Page:
         """Send a mouse event: mousePressed, mouseMoved, mouseReleased, mouseWheel."""
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
-    def touch(self, kind: str, *points: tuple[float, float]) -> None:
-        """Send a touch event with the fingers that are down: touchStart, touchMove, touchEnd."""
-        fingers = [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)]
-        self.call("Input.dispatchTouchEvent", type=kind, touchPoints=fingers)
-
     def close(self) -> None:
         """End the browser."""
         self._session = ""

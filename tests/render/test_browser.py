@@ -1,12 +1,8 @@
-"""The page and the GLB in a browser, from files: play, hover, touch, explode, and another loader.
-
-The GLB is read by three.js (`three_glb.min.js`, MIT), which shares no code with ours.
-"""
+"""The page in a browser, from its file: play, hover, turn and cut."""
 
 import base64
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +20,6 @@ pytestmark = [
 FIFTY = 50
 HEAVY = {"weight": 0.25}
 CANVAS = "document.getElementById('canvas')"
-LOADER = Path(__file__).with_name("three_glb.min.js")
 
 
 @pytest.fixture(scope="module")
@@ -92,41 +87,34 @@ def place_of(page: Page, item: int) -> tuple[float, float] | None:
     return place[0], place[1]
 
 
-def slide(page: Page, name: str, value: int) -> None:
+def choose(page: Page, name: str, value: object, event: str = "input") -> None:
     page.evaluate(
-        f"(() => {{ const s = document.getElementById('{name}'); s.value = {value}; "
-        "s.dispatchEvent(new Event('input')); })()"
+        f"(() => {{ const s = document.getElementById('{name}'); s.value = '{value}'; "
+        f"s.dispatchEvent(new Event('{event}')); }})()"
     )
 
 
 def test_a_cut_shows_the_lower_part_alone(page: Page) -> None:
     """The part above the plane is neither drawn nor picked; without an axis, all is drawn."""
-    slide(page, "step", FIFTY)
+    choose(page, "step", FIFTY)
     whole = pixels(page)
     highest = FIFTY - 1
     assert place_of(page, highest) is not None
-
-    def choose(axis: str) -> None:
-        page.evaluate(
-            f"(() => {{ const s = document.getElementById('axis'); s.value = '{axis}'; "
-            "s.dispatchEvent(new Event('change')); })()"
-        )
-
-    choose("z")
-    slide(page, "cut", 1000)
+    choose(page, "axis", "z", "change")
+    choose(page, "cut", 1000)
     assert np.abs(pixels(page) - whole).mean() < 0.5
-    slide(page, "cut", 150)  # 12 mm: through the lowest layer of cubes of 20 mm
+    choose(page, "cut", 150)  # 12 mm: through the lowest layer of cubes of 20 mm
     assert np.abs(pixels(page) - whole).mean() > 2.0
     assert place_of(page, highest) is None
     assert place_of(page, 0) is not None
-    choose("")
+    choose(page, "axis", "", "change")
     assert (pixels(page) == whole).all()
     assert page.errors == []
 
 
 @pytest.mark.parametrize("count", [0, 1, 17, FIFTY])
 def test_the_slider_shows_as_many_items(page: Page, count: int) -> None:
-    slide(page, "step", count)
+    choose(page, "step", count)
     assert shown(page) == count
     assert page.evaluate("document.getElementById('count').textContent") == f"{count} / {FIFTY}"
     assert page.errors == []
@@ -134,13 +122,13 @@ def test_the_slider_shows_as_many_items(page: Page, count: int) -> None:
 
 def test_the_edges_of_the_container_are_grey(page: Page) -> None:
     """Lines have no normals, so shading made them black, or another colour on other drivers."""
-    slide(page, "step", 0)
+    choose(page, "step", 0)
     darkest = pixels(page).min()
     assert 80 < darkest < 130
 
 
 def test_play_adds_items_one_by_one_until_it_is_paused(page: Page) -> None:
-    slide(page, "step", 0)
+    choose(page, "step", 0)
     page.evaluate("document.getElementById('play').click()")
     assert page.evaluate("document.getElementById('play').textContent") == "Pause"
     page.evaluate("new Promise(done => { const look = () => "
@@ -154,7 +142,7 @@ def test_play_adds_items_one_by_one_until_it_is_paused(page: Page) -> None:
 
 
 def test_hover_names_the_item(page: Page, packing: Packing) -> None:
-    slide(page, "step", FIFTY)
+    choose(page, "step", FIFTY)
     page.frame()
     last: PlacedItem = packing.items[-1]
     place = place_of(page, FIFTY - 1)
@@ -182,27 +170,3 @@ def test_a_drag_turns_a_wheel_zooms_and_the_button_resets(page: Page) -> None:
     assert page.evaluate("camera.distance") < start["distance"]
     page.evaluate("document.getElementById('home').click()")
     assert page.evaluate("({...camera})") == start
-
-
-def test_a_foreign_loader_shows_the_glb(packing: Packing, page: Page, tmp_path: Path) -> None:
-    glb, file = tmp_path / "packed.glb", tmp_path / "glb.html"
-    render.save_glb(glb, packing)
-    data = base64.b64encode(glb.read_bytes()).decode()
-    file.write_text(
-        f"<canvas id='canvas' width='800' height='600'></canvas>"
-        f"<script>{LOADER.read_text('utf-8')}</script><script>const data='{data}'</script>",
-        encoding="utf-8",
-    )
-    other = Page(tmp_path / "profile")
-    try:
-        other.open(file.as_uri())
-        found = other.evaluate(f"loadGLB(data, {CANVAS})")
-        assert sum(name != "container" for name in found["meshes"]) == FIFTY
-        x, y, height = packing.container
-        assert found["size"] == pytest.approx([x, height, y], abs=1e-6)  # y up
-        assert found["triangles"] == 12 * FIFTY
-        picture = base64.b64decode(other.evaluate(f"{CANVAS}.toDataURL('image/png').split(',')[1]"))
-        assert len(picture) > 5_000
-        assert other.errors == []
-    finally:
-        other.close()

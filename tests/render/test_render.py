@@ -122,6 +122,18 @@ def test_gif_has_a_frame_per_item(packing: Packing, tmp_path: Path) -> None:
         assert picture.size == (SIZE, SIZE)
 
 
+def test_a_foreign_loader_reads_the_glb(packing: Packing, tmp_path: Path) -> None:
+    trimesh = pytest.importorskip("trimesh")
+    render.save_glb(tmp_path / "packed.glb", packing)
+    scene = trimesh.load(tmp_path / "packed.glb")
+    names = set(scene.graph.nodes_geometry) - {"container"}
+    assert len(names) == len(packing.items)
+    shown = sum(len(scene.geometry[scene.graph[name][1]].faces) for name in names)
+    assert shown == sum(len(triangles(item, packing.cell)) for item in packing.items)
+    x, y, height = packing.container
+    assert scene.extents == pytest.approx([x, height, y], abs=1e-6)  # y up
+
+
 def test_html_escapes_titles_and_names(packing: Packing, tmp_path: Path) -> None:
     items = (dataclasses.replace(i, name="<b>&</script>") for i in packing.items)
     odd = dataclasses.replace(packing, items=tuple(items))

@@ -96,46 +96,52 @@ def test_slanted_faces_have_the_colour_of_their_item() -> None:
         assert ((reds > blues + 50)[inside] == marked).all()
 
 
-def test_rounding_errors_are_not_printed() -> None:
-    assert _Sheet(load((0, 0, 0)), "mm", "").length(-5e-17, 0.0255) == "0 x 25.5 mm"
-    assert _ends(1.7e-14, 1200.0, 1.0, 0.0) == [(1.7e-14, "0"), (1200.0, "1200")]
-    assert _ends(-1e-14, 0.5, 1.0, 0.0)[0][1] == "0 - 0.5"
+@pytest.mark.parametrize(
+    ("start", "end", "labels"),
+    [
+        (1.7e-14, 1200.0, [(1.7e-14, "0"), (1200.0, "1200")]),
+        (-1e-14, 0.5, [(0.25 - 5e-15, "0 - 0.5")]),
+        (0.0, 900.0, [(0.0, "0"), (900.0, "900")]),
+        (3675.5, 4564.5, [(4120, "3675.5 - 4564.5")]),  # apart, the labels would overlap
+    ],
+)
+def test_ends_are_labelled_without_rounding_errors_and_overlaps(
+    start: float, end: float, labels: list[tuple[float, str]]
+) -> None:
+    assert _ends(start, end, 100, 200) == labels
 
 
-def test_long_labels_do_not_overlap() -> None:
-    """The labels 3675.5 and 4564.5 overlapped where 0 and 600 have room."""
-    assert len(_ends(0, 900, 100, 200)) == 2  # two digits of 200 in the middle, and the gap
-    assert _ends(3675.5, 4564.5, 100, 200) == [(4120, "3675.5 - 4564.5")]
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is written on the pages that a test draws."""
+    found: list[str] = []
+    monkeypatch.setattr(sheet, "_text", lambda *a, **_: found.append(a[3]))
+    return found
 
 
-def test_weights_of_the_list_have_few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts: list[str] = []
-    monkeypatch.setattr(sheet, "_text", lambda *a, **_: texts.append(a[3]))
-    packing = load((0, 0, 0))
-    item = replace(packing.items[0], handling={"weight": 276.6913457})
-    next(_Sheet(replace(packing, items=(item,)), "mm", "").pages())
+def draw(packing: Packing, **changes: object) -> None:
+    """Draw all pages of a load, whose first item is changed."""
+    item = replace(packing.items[0], **changes)
+    list(_Sheet(replace(packing, items=(item,)), "mm", "").pages())
+
+
+def test_weights_of_the_list_have_few_digits(texts: list[str]) -> None:
+    draw(load((0, 0, 0)), handling={"weight": 276.6913457})
     assert "276.691" in texts
 
 
-def test_the_list_gives_the_sides_of_meshes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts: list[str] = []
-    monkeypatch.setattr(sheet, "_text", lambda *a, **_: texts.append(a[3]))
+def test_the_list_gives_the_sides_of_meshes(tmp_path: Path, texts: list[str]) -> None:
     file = write_stl(tmp_path / "a.stl", (30, 20, 10))
     (packing,) = pe.pack([Part(file=str(file), unit="mm")], "10x30x20mm", seconds=0.5).containers
-    list(_Sheet(packing, "mm", "").pages())
+    draw(packing)
     assert "30 x 20 x 10 mm" in texts
     assert "10 x 30 x 20 mm along x, y, up, on its side: its width up\nfrom x 0, y 0, up 0" in texts
 
 
-def test_the_list_gives_the_sides_of_boxes_at_any_angle(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts: list[str] = []
-    monkeypatch.setattr(sheet, "_text", lambda *a, **_: texts.append(a[3]))
-    packing, turn = load((0, 0, 0)), np.eye(3)
+def test_the_list_gives_the_sides_of_boxes_at_any_angle(texts: list[str]) -> None:
+    turn = np.eye(3)
     turn[:2, :2] = np.array([[1, -1], [1, 1]]) / np.sqrt(2)
-    item = replace(packing.items[0], rotation=turn, translation=np.array((0.02, 0, 0)))
-    list(_Sheet(replace(packing, items=(item,)), "mm", "").pages())
+    draw(load((0, 0, 0)), rotation=turn, translation=np.array((0.02, 0, 0)))
     assert "20 x 10 x 10 mm" in texts
     assert any(text.partition("\n")[0].endswith("up, as the picture shows") for text in texts)
 
