@@ -75,19 +75,13 @@ def _item(state: dict[str, torch.Tensor], params: Any) -> dict[str, torch.Tensor
     return _MEASURE({**state, "volume": state["volume"] + 0 * peak}, params)
 
 
-def _branch(state: dict[str, torch.Tensor], params: Any) -> dict[str, torch.Tensor]:
-    if state["packed"].any():
-        return _MEASURE(state, params)
-    return _MEASURE(dict(state), params)
-
-
 def _rows(state: dict[str, torch.Tensor], params: Any) -> dict[str, torch.Tensor]:
     packed = state["volume"][state["packed"].any(1)].sum()
     return _MEASURE({**state, "volume": state["volume"] + 0 * packed}, params)
 
 
 _MEASURE = metrics.measure
-FAULTS = {"item": _item, "branch_on_any": _branch, "boolean_index": _rows}
+FAULTS = {"item": _item, "boolean_index": _rows}
 
 
 @pytest.fixture(params=list(FAULTS))

@@ -24,7 +24,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import agents.replay.device_replay
 import agents.replay.rollout_buffer
 from agents.config.build import build_agent, build_env, build_replay
-from agents.config.compose import compose
 from agents.training.trainer import Trainer
 
 Memo = dict[int, Any]
@@ -83,19 +82,15 @@ def do_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.contextmanager
-def training(case: str, *overrides: str, env: str = "") -> Iterator[Trainer]:
-    """Yield a case's training loop on fake CUDA; ``env`` names a preset as its task."""
+def training(case: str, *overrides: str) -> Iterator[Trainer]:
+    """Yield a case's training loop on fake CUDA."""
     off = ("trainer.capture=false", "collector.capture=false")
-    if env:
-        few = (f"env={env}", "env.num_envs=4", "env.pool_size=8", "trainer.frames=48")
-        config = compose("train", [f"agent={case}", *few, *off, *overrides])
-    else:
-        config = small_config(case, "env=irregular_com_hull", *off, *overrides)
-        if "epochs" in config.agent:  # an update after every other step, of one gradient step
-            config.agent.update({"epochs": 1, "batch_size": 8})
-            config.replay.horizon = 2
-        else:  # two steps without an update, then one after every step
-            config.trainer.update({"warmup": 12, "update_every": 4})
+    config = small_config(case, "env=irregular_com_hull", *off, *overrides)
+    if "epochs" in config.agent:  # an update after every other step, of one gradient step
+        config.agent.update({"epochs": 1, "batch_size": 8})
+        config.replay.horizon = 2
+    else:  # two steps without an update, then one after every step
+        config.trainer.update({"warmup": 12, "update_every": 4})
     here = build_env(config)
     agent, env = build_agent(config, here), build_env(config)
     with FakeTensorMode(allow_non_fake_inputs=True):

@@ -8,7 +8,6 @@ which only its CUDA builds have; :func:`load_guard` compiles one that does nothi
 import contextlib
 import shutil
 import subprocess
-import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,21 +67,19 @@ def fake_cuda() -> Iterator[None]:
 
 
 class Launches(TorchDispatchMode):
-    """Counter of operations on CUDA tensors and of their memory.
+    """Counter of operations on CUDA tensors.
 
     Attributes:
         count: Operations that make or fill a tensor on CUDA; views are free.
         names: The same by operation.
         copies: Operations with tensors on two devices, scalars left out.
-        peak: Largest sum of bytes of the memory that was made within the block and not yet freed.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.count = self.peak = self._now = 0
+        self.count = 0
         self.names: Counter[str] = Counter()
         self.copies: Counter[str] = Counter()
-        self._known: dict[int, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -91,28 +88,18 @@ class Launches(TorchDispatchMode):
         made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
         if len({x.device.type for x in (*read, *made) if x.dim()}) > 1:
             self.copies[name] += 1
-        fresh = [x for x in made if x.device.type == "cuda" and self._keeps(x, read)]
+        inputs = {_memory(x) for x in read}
+        fresh = [x for x in made if x.device.type == "cuda" and _memory(x) not in inputs]
         fills = func._schema.is_mutable and any(x.device.type == "cuda" for x in read)
         if (fresh or fills) and not name.startswith(_WITHOUT_MEMORY):
             self.count += 1
             self.names[name] += 1
         return out
 
-    def _keeps(self, made: Tensor, read: list[Tensor]) -> bool:
-        """Count the memory of a result; return False if it is that of an input."""
-        storage = made.untyped_storage()
-        key = storage._cdata
-        if any(x.untyped_storage()._cdata == key for x in read):
-            return False
-        if key not in self._known:
-            self._known[key] = storage.nbytes()
-            self._now += storage.nbytes()
-            self.peak = max(self.peak, self._now)
-            weakref.finalize(storage, self._free, key)
-        return True
 
-    def _free(self, key: int) -> None:
-        self._now -= self._known.pop(key, 0)
+def _memory(tensor: Tensor) -> int:
+    """Return what tells the memory of a tensor from that of others."""
+    return tensor.untyped_storage()._cdata
 
 
 def on_cuda(env: PackingEnv) -> PackingEnv:

@@ -132,7 +132,6 @@ def test_no_host_reads_with_a_heuristic_that_reads_the_state(action_mode: str) -
         ("item", "fake_tensors"),
         ("item", "profiler"),
         ("item", "one_graph"),
-        ("branch_on_any", "fake_tensors"),
         ("boolean_index", "fake_tensors"),
     ],
     indirect=["fault"],

@@ -43,14 +43,12 @@ def test_a_mixture_of_devices_is_an_error() -> None:
     assert chosen.device.type == "cuda"
 
 
-def test_launches_and_memory_are_counted() -> None:
+def test_views_launch_nothing() -> None:
     with fake_cuda(), Launches() as counted:
         base = torch.zeros(1000, device="cuda:0")
         base[:5].add_(1)
-        sums = [(base.view(10, 100) + 1).sum() for _ in range(3)]
-    assert counted.count == 8
-    assert len(sums) == 3
-    assert 8000 <= counted.peak < 8100
+        (base.view(10, 100) + 1).sum()
+    assert counted.count == 4
 
 
 @pytest.mark.parametrize(("preset", "mode"), CASES)

@@ -1,9 +1,12 @@
 """Training on CUDA tensors without values: policy, replay, loss and optimizer of every agent."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from tests.tracing.fake_agents import do_without_a_gpu, training
 from tests.tracing.fake_cuda import Launches, do_without_values, needs_compiler
+from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from agents.training.trainer import Trainer
@@ -47,27 +50,22 @@ def test_training_stays_on_the_device(case: str) -> None:
     assert with_update[-1].names["aten::_fused_adam_"] > 0
 
 
-def test_a_read_in_an_update_is_an_error() -> None:
+def with_factor(trainer: Trainer, factor: Callable[[Tensor], object]) -> None:
+    """Multiply the losses by a number that is computed in a wrong way."""
+    honest = trainer.agent.loss
+
+    def loss(batch: object) -> object:
+        losses, value = honest(batch)
+        return losses * factor(losses), value
+
+    trainer.agent.loss = loss
+
+
+def test_a_planted_read_and_a_planted_copy_are_found() -> None:
     with training("dqn", *NO_RULE) as trainer:
-        honest = trainer.agent.loss
-
-        def reads(batch: object) -> object:
-            losses, value = honest(batch)
-            return losses * float(value.mean()), value
-
-        trainer.agent.loss = reads
-        with pytest.raises(DataDependentOutputException):
-            steps(trainer, 1)
-
-
-def test_a_copy_in_an_update_is_counted() -> None:
-    with training("dqn", *NO_RULE) as trainer:
-        honest = trainer.agent.loss
-
-        def copies(batch: object) -> object:
-            losses, value = honest(batch)
-            return losses * torch.ones(len(losses)).to(losses.device), value
-
-        trainer.agent.loss = copies
+        with_factor(trainer, lambda losses: torch.ones(len(losses)).to(losses.device))
         _, with_update = steps(trainer, 1)
-    assert with_update[-1].copies
+        assert with_update[-1].copies
+        with_factor(trainer, lambda losses: float(losses.mean()))
+        with pytest.raises(DataDependentOutputException):
+            steps(trainer, 2)
