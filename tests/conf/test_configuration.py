@@ -98,6 +98,26 @@ def test_a_grid_is_a_sweep(tmp_path: Path) -> None:
         expanded(["experiment=grid_none"], [tmp_path])
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in GROUPS["experiment"] if name.startswith("learn_")]
+)
+def test_settings_of_a_learning_experiment_let_an_agent_be_judged(name: str) -> None:
+    """Rewards are hardly discounted, budgets are decisions, and instances are fresh.
+
+    Budgets were 150 s, in which machines made between 43 and 4,785 updates. Values of afterstates
+    may play instances more often: their published runs did.
+    """
+    config = of_option("train", f"experiment={name}")
+    assert config.agent.gamma >= 0.99  # 0.95 left a third of what 20 decisions give
+    frames, minutes = config.trainer.frames, config.trainer.minutes
+    if minutes is not None:  # to test that an agent learns at all
+        assert config.name in ("learn_blobs", "learn_irregular")
+    else:
+        assert config.agent.get("lr_frames", frames) == frames
+    decisions = 400 if config.agent._target_.endswith("Afterstate") else 16  # of each instance
+    assert (config.trainer.redraw_every or frames) <= decisions * config.env.pool_size
+
+
 # ---------------------------------------------------------------------- presets
 
 

@@ -96,16 +96,6 @@ def test_fresh_instances_are_not_those_of_the_environment() -> None:
     assert not same.any()
 
 
-@pytest.mark.usefixtures("few_cuts")
-def test_cut_containers_are_cut_afresh() -> None:
-    env = make_env("cuboid_offline", 2, num_visible=4, item_order="arrival", pool_size=8)
-    known = hidden(env, 4)
-    drawn = futures_of(env).draw(known, 16)
-    assert (drawn[..., :4] == known[:, None, :4]).all()
-    assert (drawn >= 0).all()
-    assert len(drawn[0].unique(dim=0)) > 8
-
-
 def test_known_states_hold_neither_hidden_items_nor_streams() -> None:
     env = cuboid_env(seed=3, num_visible=2, preview=1)
     root = env.reset()

@@ -79,14 +79,6 @@ def test_the_mix_draws_items_equally_for_any_number_of_sizes(
     assert torch.allclose(share, expected, atol=0.02)
 
 
-def test_a_larger_pool_starts_with_the_smaller(items: Catalogue, params: PackingParams) -> None:
-    small, large = (
-        make_pool(Uniform(), items, params, playable(items, params), size=n).item_id
-        for n in (16, 64)
-    )
-    assert torch.equal(small, large[:16])
-
-
 def test_fixed_pool_pads_short_instances(items: Catalogue, params: PackingParams) -> None:
     made = FixedPool([[3, 1], [0, 1, 2, 3]]).sample(request(items, params), items)
     assert made.item_id.tolist() == [[3, 1, 0, 0], [0, 1, 2, 3]]
