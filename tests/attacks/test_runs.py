@@ -179,9 +179,3 @@ def test_a_checkpoint_of_something_else_is_named(
     rehash(place)
     assert train(f"resume={run}", "trainer.frames=96") == 2
     assert str(place) in "".join(capsys.readouterr().err.split("\n"))
-
-
-@pytest.mark.parametrize("seed", [-1, 2**63])
-def test_a_seed_out_of_range_is_named(seed: int, tmp_path: Path, capsys: Any) -> None:
-    assert train(*RUN, f"seed={seed}", f"run_dir={tmp_path}") == 2
-    assert f"seed={seed} must be an integer, at least 0" in capsys.readouterr().err

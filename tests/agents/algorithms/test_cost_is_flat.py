@@ -9,13 +9,10 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from tests.agents.algorithms.test_every_agent import LEARNERS, small_config
-from tests.agents.conftest import HeightNetwork
 from tests.counting import CallSites, allocations
 from tests.tiny import play_by_the_rules, tiny_env
 
 from agents.config.build import build_trainer
-from agents.policies.policy_wrapper import PolicyWrapper
-from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
 from packing_env import PackingEnv, make_env
 from packing_env.core.actions import MODES
@@ -125,19 +122,3 @@ def test_training_costs_the_same_whatever_the_rows(name: str) -> None:
         trainer.step()
     assert sites.total("operations") > 1000
     assert sites.total("reads") == 0
-
-
-def row_by_row(env: PackingEnv) -> Callable:
-    policy = PolicyWrapper(HeightNetwork(env))
-    return lambda state: torch.cat([policy(row) for row in state.split(1)])
-
-
-def test_a_loop_over_rows_is_found() -> None:
-    """A policy that is called once per row costs operations for every row."""
-    calls = []
-    for rows in (2, 8):
-        env = tiny_env(rows)
-        collector = DeviceCollector(env, row_by_row(env))
-        collector.step()
-        calls.append(function_calls(collector.step))
-    assert calls[1] >= calls[0] + 6 * 5

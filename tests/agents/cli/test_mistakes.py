@@ -36,6 +36,8 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("train agent.lerning_rate=1e-3", "did you mean agent.lr?"),
         ("train agent.batchsize=8", "did you mean agent.batch_size?"),
         ("train evaluation.plan=results.json", "would overwrite results.json of a run"),
+        ("train seed=-1", "seed=-1 must be an integer, at least 0"),
+        (f"train seed={2**63}", f"seed={2**63} must be an integer, at least 0"),
         ("train evaluation=null", "evaluation.instances=..."),
         ("train agent.lr=-0.1", "agent.lr=-0.1 must be a finite number, more than 0"),
         ("train agent.lr=null", "agent.lr=None must be a finite number, more than 0"),
@@ -237,25 +239,19 @@ def test_a_policy_refuses_an_environment_without_its_observations():
         lambda env: agents.build_policy("ppo", env),
         lambda env: agents.load_policy("pretrained/cuboid_online", env),
         lambda env: agents.load_run("pretrained/cuboid_online", "env.pool_size=4").policy,
+        lambda env: agents.heuristics.build("lowest_z", env),
     ],
 )
 def test_a_policy_names_the_observation_of_another_task(build):
     env = pe.make_env("cuboid_online", 2, pool_size=4)
     other = pe.make_env("cuboid_online", 3, pool_size=4, container=(12, 12, 12))
     policy = build(env)
-    with pytest.raises(ParameterError, match=r"has shape \[\S*?12, 12\].*\[\S*?10, 10\]"):
+    with pytest.raises(ParameterError, match=r"has shape .*12, 12\].*10, 10\]"):
         policy(other.reset())
     assert policy(copy.deepcopy(env).reset())["action"].shape == (2,)
     copied = pickle.loads(pickle.dumps(policy))
     with pytest.raises(ParameterError, match="12, 12"):
         copied(other.reset())
-
-
-def test_a_heuristic_names_the_shape_of_another_task():
-    env = pe.make_env("cuboid_online", 2, pool_size=4)
-    other = pe.make_env("cuboid_online", 2, pool_size=4, container=(12, 12, 12))
-    with pytest.raises(ParameterError, match=r"drop_height has shape .*12, 12\].*10, 10\]"):
-        agents.heuristics.build("lowest_z", env)(other.reset())
 
 
 @pytest.mark.parametrize("mode", ["candidate", "continuous"])

@@ -14,7 +14,7 @@ from tests.agents.cli.test_cli import TRAIN
 from agents.cli import main as cli
 from agents.loggers.console import PlainConsole
 from agents.loggers.plain_text import LogHandler, OutputFormatter
-from agents.loggers.progress import ProgressBar, time_left
+from agents.loggers.progress import ProgressBar
 
 FEW = [*TRAIN, "trainer.frames=32"]
 
@@ -91,11 +91,6 @@ def test_the_progress_line_fits_80_columns(loss: float) -> None:
         assert part in line
     assert "…" not in line
     assert len(line) <= 80
-
-
-def test_the_time_that_is_left() -> None:
-    assert time_left(0.25, 60.0) == "0:03:00 left"
-    assert time_left(0.0, 1.0) == "-:--:-- left"
 
 
 def test_a_list_of_items_shows_numbers_whole(capsys, monkeypatch) -> None:

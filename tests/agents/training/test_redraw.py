@@ -34,21 +34,6 @@ def copied(instances: Instances) -> torch.Tensor:
     return instances.item_id.clone()
 
 
-def test_pools_are_numbered_and_the_first_is_the_usual_one() -> None:
-    env, seeded = env_of(seed=3), env_of(seed=3)
-    first = copied(env.instances)
-    drawn = []
-    for number in (1, 2, 1, 0):
-        env.redraw(number)
-        drawn.append(copied(env.instances))
-    assert torch.equal(drawn[0], drawn[2])
-    assert torch.equal(drawn[3], first)
-    assert torch.equal(seeded.instances.item_id, first)
-    assert not any(torch.equal(drawn[1], other) for other in (drawn[0], first))
-    seeded.redraw(1)
-    assert torch.equal(seeded.instances.item_id, drawn[0])
-
-
 @pytest.mark.parametrize("engine", ["auto", "rules"])
 def test_running_episodes_keep_their_items_and_new_ones_have_others(engine: str) -> None:
     env = env_of(8, engine=engine)

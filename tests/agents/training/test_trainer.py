@@ -12,6 +12,7 @@ import torch
 from tests.agents.conftest import FakeAgent, FakeReplay
 from tests.agents.loggers.test_logging import Slow
 from tests.agents.training.test_resume import differing
+from tests.counting import CallSites
 
 from agents.algorithms.base import Agent
 from agents.algorithms.dqn import DQN
@@ -86,6 +87,19 @@ def real_trainer(env: PackingEnv) -> Trainer:
         trainer.step()
     assert trainer.updates
     return trainer
+
+
+def test_reads_grow_with_the_logs_alone(tiny: Make, tmp_path: Path) -> None:
+    """A log reads all metrics at once, and one flag of skipped updates."""
+    trainer, reads = real_trainer(tiny(4)), []
+    trainer.every["log"] = 16
+    for intervals in (1, 2, 3):  # the first run also logs what was due
+        trainer.total = trainer.frames + 16 * intervals
+        with CallSites() as sites:
+            trainer.run(NullLogger(tmp_path))
+        assert not sites.counts["copies"]
+        reads.append(sites.total("reads"))
+    assert reads[2] - reads[1] == 2
 
 
 def test_nothing_broken_is_saved_between_two_logs(tiny: Make, tmp_path: Path) -> None:
