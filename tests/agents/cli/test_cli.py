@@ -29,14 +29,6 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 TRAIN = ["train", *TINY_RUN, "trainer.frames=96"]
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A run that no test changes."""
-    folder = tmp_path_factory.mktemp("trained") / "run"
-    assert cli.main([*TRAIN, f"run_dir={folder}", "device=cpu"]) == 0
-    return str(folder)
-
-
 # ---------------------------------------------------------------------- help
 
 
@@ -110,6 +102,8 @@ def test_train_then_eval_play_render(capsys) -> None:
         expected = results["policies"][policy]["instances"]
         assert again["policies"][policy]["instances"] == expected
     assert json.loads(Path("mine.json").read_text())["items"]
+    said = refused(capsys, "eval", "checkpoint=run", "network.channels=8")
+    assert "does not fit agent agents.algorithms.dqn.DQN" in said
 
     capsys.readouterr()
     assert cli.main(["play", "checkpoint=run", "instance=2", "frames=frames"]) == 0
@@ -138,12 +132,6 @@ def test_without_an_agent_the_plan_is_that_of_the_best_heuristic(capsys):
     assert Path("run/packed.png").is_file()
     assert cli.main(["check", "plan.json"]) == 0
     assert "NOT CHECKED" not in capsys.readouterr().out
-
-
-def test_a_checkpoint_of_another_network_is_refused(trained: str, capsys) -> None:
-    capsys.readouterr()
-    said = refused(capsys, "eval", f"checkpoint={trained}", "network.channels=8")
-    assert "does not fit agent agents.algorithms.dqn.DQN" in said
 
 
 def test_a_folder_of_parts(capsys) -> None:

@@ -8,12 +8,10 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from tests.agents.conftest import TINY_OVERRIDES
 
-from agents.cli import sweep
 from agents.cli.eval import FROM_RUN
 from agents.config.build import build_agent, build_env
 from agents.config.compose import compose
 from agents.config.folders import ConfigError
-from agents.config.keys import Request
 from agents.config.saved import adopt, known_targets
 
 DQN = "agents.algorithms.dqn.DQN"
@@ -93,17 +91,6 @@ def test_entries_of_lists_of_the_run_are_set(trained: DictConfig) -> None:
     del saved["agent"]["gamma"]  # as of an older run
     merged = adopt(compose("eval", overrides), saved, FROM_RUN, overrides)
     assert (merged.env.container[2], merged.agent.gamma) == (0.25, 0.5)
-
-
-def test_a_sweep_adds_the_options_of_the_run_s_agent() -> None:
-    overrides = ["checkpoint=RUN", "agent.gamma=0.5,0.9"]
-    with pytest.raises(ConfigError, match=re.escape("with --multirun write +agent.gamma=0.5,0.9")):
-        sweep._check(Request("eval", overrides, []))
-
-
-def test_a_sweep_refuses_one_folder_for_all_its_runs() -> None:
-    with pytest.raises(ConfigError, match=re.escape("run_dir=here: ")):
-        sweep._check(Request("train", ["run_dir=here", "seed=0,1"], []))
 
 
 def payloads(victim: Path) -> dict[str, dict[str, Any]]:

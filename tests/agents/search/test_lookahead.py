@@ -206,23 +206,6 @@ def planned(env: PackingEnv, fork: Fork, row: int, action: int) -> float:
     return worth(fork, state, action)
 
 
-def test_copies_play_as_the_environment_does() -> None:
-    env = task()
-    root = env.reset()
-    simulator = Simulator(env)
-    policy = rule(env)
-    for _ in range(6):
-        state = {key: value.clone() for key, value in env._current().items()}
-        acted = policy(root)
-        taken = env.step(acted.clone())
-        played = simulator.advance(state, acted["action"])
-        root = env.step_mdp(taken)
-        assert (played.state["heightmap"] == env.state["heightmap"]).all()
-        assert (played.reward == taken["next", "reward"].squeeze(-1)).all()
-        assert (played.root["action_mask"] == root["action_mask"]).all()
-        assert (played.done == root["done"].squeeze(-1)).all()
-
-
 def test_a_simulator_in_a_worker_process_does_not_warn(monkeypatch, caplog) -> None:
     """Its artificial instance is not drawn, so it needs no rows of its own."""
     env = task()

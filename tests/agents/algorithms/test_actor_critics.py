@@ -1,15 +1,19 @@
-"""AC-IQN: the losses by hand, proposals and risk levels."""
+"""DDPG, SAC and AC-IQN: losses by hand, proposals and risk levels."""
 
 import pytest
 import torch
 from tests.agents.continuous import NETWORK, make_agent, sampled, small_env
+from torch.nn import functional
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.ac_iqn import ACIQN
+from agents.algorithms.ddpg import DDPG
+from agents.algorithms.sac import SAC
 from agents.networks.readouts.quantile import QuantileReadout
 from agents.objectives import ACIQNLoss
 from agents.objectives.iqn import quantile_huber
 from agents.objectives.transitions import with_executed_action
+from agents.policies.continuous import TanhGaussian
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +26,60 @@ def batch(env):
     return sampled(env)
 
 
+# ---------------------------------------------------------------------- losses by hand
+
+
+def n_step(agent, batch, future):
+    """r + gamma^m (1 - terminated) times the future value, ``[B]``."""
+    alive = 1 - batch["next", "terminated"].float().squeeze(1)
+    discount = agent.gamma ** batch["steps_to_next_obs"].squeeze(1)
+    return batch["next", "reward"].squeeze(1) + discount * alive * future
+
+
 @torch.no_grad()
-def by_hand(agent, batch, seed):
-    """Losses and TD errors of the executed actions against the target returns."""
+def ddpg_by_hand(agent, batch, seed):
+    """Losses and TD errors of Q'(s', mu'(s'))."""
+    objective = agent.objective
+    following = batch["next"].select("observation")
+    with objective.target_actor_network_params.to_module(agent.actor):
+        following = agent.actor(following)
+    with objective.target_value_network_params.to_module(agent.critic):
+        future = agent.critic(following)["state_action_value"].squeeze(1)
+    wanted = n_step(agent, batch, future)
+    seen = batch.select("observation").set("action", batch["executed_action"])
+    value = agent.critic(seen)["state_action_value"].squeeze(1)
+    losses = functional.smooth_l1_loss(value, wanted, reduction="none")
+    return losses, (value - wanted).abs()
+
+
+def values(agent, params, seen):
+    """Values of both critics, ``[2, B]``."""
+    critic = agent.objective.qvalue_network
+    found = []
+    for index in range(2):
+        with params[index].to_module(critic):
+            found.append(critic(seen.copy())["state_action_value"].squeeze(1))
+    return torch.stack(found)
+
+
+@torch.no_grad()
+def sac_by_hand(agent, batch, seed):
+    """Losses and TD errors of min Q' - alpha log p."""
+    torch.manual_seed(seed)
+    following = agent.actor(batch["next"].select("observation"))
+    drawn, score = TanhGaussian(following["loc"], following["scale"]).rsample_and_log_prob()
+    params = agent.objective.target_qvalue_network_params
+    future = values(agent, params, following.set("action", drawn)).amin(0)
+    wanted = n_step(agent, batch, future - agent.objective.log_alpha.exp() * score)
+    seen = batch.select("observation").set("action", batch["executed_action"])
+    value = values(agent, agent.objective.qvalue_network_params, seen)
+    losses = functional.smooth_l1_loss(value, wanted.expand_as(value), reduction="none").sum(0)
+    return losses, (value - wanted).abs().amax(0)
+
+
+@torch.no_grad()
+def ac_iqn_by_hand(agent, batch, seed):
+    """Losses and TD errors of n-step quantile targets."""
     objective = agent.objective
     torch.manual_seed(seed)
     wanted = objective._target_returns(with_executed_action(batch))
@@ -35,15 +90,38 @@ def by_hand(agent, batch, seed):
     return losses, (found.mean(1) - wanted.mean(1)).abs()
 
 
-@pytest.mark.parametrize("kappa", [1.0, 0.01])
-def test_the_loss_is_that_of_n_step_quantile_targets(env, batch, kappa):
-    agent = make_agent(ACIQN, env, kappa=kappa, num_target_taus=5)
-    batch = batch.clone()
+@pytest.mark.parametrize(
+    ("kind", "options", "by_hand"),
+    [
+        (DDPG, {}, ddpg_by_hand),
+        (SAC, {"alpha": 0.1}, sac_by_hand),
+        (ACIQN, {"kappa": 1.0, "num_target_taus": 5}, ac_iqn_by_hand),
+        (ACIQN, {"kappa": 0.01, "num_target_taus": 5}, ac_iqn_by_hand),
+    ],
+)
+def test_losses_equal_those_by_hand(env, batch, kind, options, by_hand):
+    agent, batch = make_agent(kind, env, **options), batch.clone()
     losses, error = by_hand(agent, batch, 7)
     torch.manual_seed(7)
     found = agent.update(batch)
     torch.testing.assert_close(found["loss"], losses.mean(), rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(batch["td_error"], error, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(batch["td_error"], error, rtol=1e-3, atol=1e-5)
+
+
+def test_the_actors_loss_is_minus_its_own_value(env, batch):
+    agent = make_agent(DDPG, env)
+    with torch.no_grad():
+        value = agent.critic(agent.actor(batch.select("observation")))["state_action_value"]
+    losses, _ = agent.objective.loss_actor(with_executed_action(batch))
+    torch.testing.assert_close(losses, -value.squeeze(1))
+    losses.mean().backward()
+    assert all(parameter.grad is None for parameter in agent.critic.parameters())
+    assert all(parameter.grad is not None for parameter in agent.actor.parameters())
+
+
+def test_the_critics_begin_apart(env):
+    first, second = make_agent(SAC, env).objective.qvalue_network_params["out", "weight"]
+    assert not torch.equal(first, second)
 
 
 def test_forward_gives_both_losses_to_any_trainer(env, batch):
