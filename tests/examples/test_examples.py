@@ -1,5 +1,6 @@
-"""The example pages run, on tasks small enough for every test run."""
+"""The example pages and the notebook run, on tasks small enough for every test run."""
 
+import json
 import runpy
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from hydra.core.singleton import Singleton
 from agents import heuristics
 from packing_env.core import rewards
 
-PAGES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("[0-9]*.py"))
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
+PAGES = sorted(FOLDER.glob("[0-9]*.py"))
 SMALL = {
     "items": {"source": "cuboids", "extents": [[0.04, 0.04, 0.04], [0.08, 0.04, 0.04]]},
     "container": (0.16, 0.16, 0.12),
@@ -97,3 +99,35 @@ def test_cleanrl_logs_to_weights_and_biases(monkeypatch: pytest.MonkeyPatch) -> 
     [(step, values)] = rows
     assert step == values["frames"]
     assert 0 < values["utilization"] < 1
+
+
+QUICK = {
+    "trainer.minutes=0.5": "trainer.frames=256",
+    "evaluation.instances=32": "evaluation.instances=4",
+    "evaluation.rows=32": "evaluation.rows=4",
+    "seconds=3,": "seconds=0.3,",
+}
+"""Times and sizes of a demonstration, and those of a test."""
+
+
+def test_the_notebook_runs_from_top_to_bottom(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is missing: the notebook was NOT run")
+    cells = json.loads((FOLDER / "packing.ipynb").read_text("utf-8"))["cells"]
+    space: dict[str, Any] = {}
+    replaced = 0
+    for number, cell in enumerate(cells):
+        if cell["cell_type"] != "code":
+            continue
+        source = "".join(cell["source"])
+        for shown, quick in QUICK.items():
+            replaced += source.count(shown)
+            source = source.replace(shown, quick)
+        exec(compile(source, f"cell {number}", "exec"), space)
+    assert replaced == len(QUICK)
+    said = capsys.readouterr().out
+    assert "afterstate" in said
+    assert "True ['plan.json'" in said
+    assert space["plan"].num_packed == 11
+    assert (tmp_path / "notebook_packed" / "packed.html").is_file()

@@ -1,12 +1,14 @@
-"""Whole steps, on both grounds: one graph plays what eager plays, and operators are well formed."""
+"""Whole steps, on both grounds: one graph plays what eager plays; operators are well formed."""
 
 from typing import Any
 
 import pytest
 import torch
 from tests.engine.engines import needs_numba
+from tests.kernels.piles import DISCRETE, random_case
 from tests.tiny import cuboid_env, differing, state_of, tiny_env
 from tests.tracing.detectors import run_as_one_graph
+from torch import Tensor
 
 from packing_env import kernels
 from packing_env.engine.operations import ON_CELLS, new_outcome
@@ -15,6 +17,7 @@ from packing_env.kernels.step.entries import Ahead, Observations, Outcome, State
 
 pytestmark = pytest.mark.usefixtures("quiet")
 GROUNDS = ("whole cells", "heightmaps")
+CHECKS = ("test_schema", "test_faketensor")
 
 
 def env_on(ground: str, num_envs: int = 3, **params: Any) -> PackingEnv:
@@ -82,11 +85,47 @@ def arguments(ground: str, num_envs: int = 4) -> dict[str, list[Any]]:
 @needs_numba
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("ground", GROUNDS)
-def test_the_custom_operators_are_well_formed(ground: str) -> None:
-    tests = ("test_schema", "test_faketensor")
+def test_the_operators_of_steps_are_well_formed(ground: str) -> None:
     for name, given in arguments(ground).items():
         operation = getattr(torch.ops.packing_env, f"numba_step_{name}").default
-        torch.library.opcheck(operation, given, test_utils=tests)
+        torch.library.opcheck(operation, given, test_utils=CHECKS)
     mask, uniform = torch.rand(3, 9) < 0.5, torch.rand(3)
     choose = torch.ops.packing_env.numba_choose_uniform.default
-    torch.library.opcheck(choose, (mask, uniform), test_utils=tests)
+    torch.library.opcheck(choose, (mask, uniform), test_utils=CHECKS)
+
+
+def map_inputs() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    heightmap = torch.rand(2, 7, 8, generator=generator)
+    bottom = torch.rand(2, 3, 3, 4, generator=generator)
+    bottom[:, 1, 2:] = torch.inf
+    bottom[:, 2] = torch.inf
+    com = torch.randint(0, 180, (2, 3, 2), generator=generator)
+    return heightmap, bottom, com
+
+
+def operators() -> list[tuple[Any, tuple[Any, ...]]]:
+    """Custom operators, and arguments for each."""
+    known, (heightmap, bottom, com) = torch.ops.packing_env, map_inputs()
+    case = random_case(1, DISCRETE, rows=3, capacity=6, count=4)
+    boxes = (case.boxes, case.lower, case.size)
+    rested = kernels.box_drop(*boxes)
+    rules = kernels.BOX_RULES[1:]  # "none" needs no operator
+    listed = [(known.eager_box_stable, (*boxes, rested, rule)) for rule in rules]
+    if "numba" not in kernels.available_backends():
+        return listed
+    placed = (heightmap, bottom, kernels.drop_height(heightmap, bottom))
+    listed += [(known.numba_box_stable, (*boxes, rested, rule)) for rule in rules]
+    listed += [(known.numba_com_hull, (*placed, com, 0.3, 1, centres)) for centres in (0, 1)]
+    return [
+        *listed,
+        (known.numba_box_drop, boxes),
+        (known.numba_drop_height, (heightmap, bottom, 1)),
+        (known.numba_support_count, (*placed, 0.3, 1)),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_operators_of_kernels_are_well_formed() -> None:
+    for operator, given in operators():
+        torch.library.opcheck(operator.default, given, test_utils=CHECKS)
