@@ -228,15 +228,19 @@ def _numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_numba")
+@pytest.mark.parametrize("chosen", [False, True])
 def test_kernels_are_kept_in_the_users_own_folder(
-    cache: Path, tmp_path: Path, monkeypatch: Any
+    chosen: bool, cache: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     import numba
 
+    place = str(tmp_path / "mine") if chosen else ""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", place)
     twice = made(tmp_path, monkeypatch)
-    assert Path(twice._cache.cache_path).is_relative_to(cache / "numba")
-    assert mode(cache / "numba") == 0o700
-    assert numba.config.CACHE_DIR == ""
+    assert Path(twice._cache.cache_path).is_relative_to(place or cache / "numba")
+    assert chosen != (cache / "numba").exists()
+    assert chosen or mode(cache / "numba") == 0o700
+    assert place == numba.config.CACHE_DIR
     assert not list(tmp_path.glob("__pycache__/*.nb?"))  # where numba keeps kernels by default
 
 
@@ -266,18 +270,6 @@ def test_kernels_are_not_read_from_a_folder_that_is_refused(
     assert not list((tmp_path / "elsewhere").iterdir())
     assert str(cache / "numba") in caplog.text
     assert "NUMBA_CACHE_DIR" in caplog.text
-
-
-@pytest.mark.usefixtures("_numba")
-def test_a_cache_folder_that_the_user_sets_stays(
-    cache: Path, tmp_path: Path, monkeypatch: Any
-) -> None:
-    import numba
-
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "mine"))
-    twice = made(tmp_path, monkeypatch)
-    assert Path(twice._cache.cache_path).is_relative_to(tmp_path / "mine")
-    assert not cache.exists()
 
 
 def test_catalogues_are_not_read_from_a_folder_that_is_refused(
