@@ -49,10 +49,10 @@ def catalogue_of(cuboids: Cuboids, params: PackingParams, orientations: str = "y
 
 
 def sampled(
-    source: CuboidSource, params: PackingParams, size: int, seed: int = 0, split: str = "train"
+    source: CuboidSource, params: PackingParams, size: int
 ) -> tuple[Instances, torch.Tensor]:
     """Instances, and the extents ``[P, N, 3]`` of their items."""
-    request = Request.of(params, seed, split, size)
+    request = Request.of(params, 0, "train", size)
     catalogue = catalogue_of(source.cuboids(request), params)
     made = source.sample(request, catalogue)
     return made, catalogue.extent[made.item_id]

@@ -25,7 +25,7 @@ class Page:
         errors: Exceptions, errors, messages of the console, and requests but for the page itself.
     """
 
-    def __init__(self, profile: Path, width: int = 1000, height: int = 760) -> None:
+    def __init__(self, profile: Path) -> None:
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
 
@@ -53,8 +53,8 @@ class Page:
             self.call(f"{domain}.enable")
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
+            width=1000,
+            height=760,
             deviceScaleFactor=1,
             mobile=False,
         )

@@ -152,7 +152,7 @@ def test_a_folder_of_parts(capsys) -> None:
 
 
 def test_a_folder_of_ones_own_configuration(capsys) -> None:
-    settings = fake_agent_in("mine")[-3:]
+    settings = fake_agent()[-3:]
     Path("mine/trainer").mkdir()
     Path("mine/trainer/tiny.yaml").write_text(
         "_target_: agents.training.trainer.Trainer\n_partial_: true\nframes: 16\nwarmup: 8\n"
@@ -205,7 +205,7 @@ class Whole(FakeAgent):
 def test_what_an_agent_lacks_is_named_before_anything_is_written(
     agent: str, said: str, capsys, monkeypatch
 ) -> None:
-    own = fake_agent_in("mine", _target_=f"own_agents.{agent}")
+    own = fake_agent(_target_=f"own_agents.{agent}")
     file = Path("mine/agent/fake.yaml")
     if agent == "FakeAgent":
         file.write_text(file.read_text().replace("_partial_: true", "_partial_: false"))
@@ -216,19 +216,19 @@ def test_what_an_agent_lacks_is_named_before_anything_is_written(
     assert not Path("run").exists()
 
 
-def fake_agent_in(folder: str, **options: object) -> list[str]:
+def fake_agent(**options: object) -> list[str]:
     """A configuration of one's own, whose agent is the fake one; arguments that choose it."""
-    Path(folder, "agent").mkdir(parents=True)
+    Path("mine/agent").mkdir(parents=True)
     settings = {"_target_": "tests.agents.conftest.FakeAgent", "_partial_": "true", "lr": "0.1"}
     lines = [f"{name}: {value}" for name, value in (settings | options).items()]
-    Path(folder, "agent/fake.yaml").write_text("\n".join(lines))
+    Path("mine/agent/fake.yaml").write_text("\n".join(lines))
     kept = [o for o in TRAIN if not o.startswith(("agent.", "network."))]
-    return [*kept, "--config-dir", folder, "agent=fake", "replay.n_steps=1", "replay.gamma=0.9"]
+    return [*kept, "--config-dir", "mine", "agent=fake", "replay.n_steps=1", "replay.gamma=0.9"]
 
 
 @pytest.mark.parametrize("sound", [True, False])
 def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(sound: bool, capsys) -> None:
-    arguments = fake_agent_in("mine", fail_at=3)
+    arguments = fake_agent(fail_at=3)
     arguments += ["trainer.save_every=32" if sound else "trainer.save_every=null", "run_dir=run"]
     assert cli.main(arguments) == 1
     said = capsys.readouterr().out

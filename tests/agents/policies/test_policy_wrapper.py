@@ -13,22 +13,12 @@ from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from packing_env.types import ParameterError
 
 
-class Given(nn.Module):
-    """Action values that the observation holds already."""
-
-    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__()
-        self.dtype = dtype
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        return value.to(self.dtype)
-
-
-def wrapper(epsilon=None, dtype=torch.float32, **options) -> PolicyWrapper:
+def wrapper(epsilon=None) -> PolicyWrapper:
+    """Return a policy whose action values are in the observation."""
     network = TensorDictModule(
-        Given(dtype), in_keys=[("observation", "value")], out_keys=["action_value"]
+        nn.Identity(), in_keys=[("observation", "value")], out_keys=["action_value"]
     )
-    return PolicyWrapper(network, epsilon=epsilon, **options)
+    return PolicyWrapper(network, epsilon=epsilon)
 
 
 def batch(shape: tuple[int, ...], actions: int = 11, seed: int = 0) -> TensorDict:
