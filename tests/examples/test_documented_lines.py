@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.examples.test_documented_python import BRACKET, ROOT
+from tests.conf.test_documented_commands import PAGES, ROOT
+from tests.examples.test_documented_python import BRACKET
 
 from agents.cli import main as cli
 from packing_env.generators import CuboidSequences
@@ -18,8 +19,6 @@ from packing_env.kernels import stability_rules
 from packing_env.plan import check_foreign
 from packing_env.planner import read_containers, read_parts
 
-DOCS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))
-PAGES = ("README.md", "CONTRIBUTING.md", *DOCS)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NOT_EXECUTED = {
     "make": "sets up an environment of its own; what CI does on a fresh checkout",

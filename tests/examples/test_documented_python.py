@@ -26,37 +26,15 @@ REGISTRIES: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 OPTIONAL = ("sb3_contrib", "stable_baselines3", "optuna")
 """Packages that the project does not depend on."""
-BRACKET = """solid bracket
-facet normal 0 0 0
-outer loop
-vertex 0 0 0
-vertex 0 40 0
-vertex 60 0 0
-endloop
-endfacet
-facet normal 0 0 0
-outer loop
-vertex 0 0 0
-vertex 60 0 0
-vertex 0 0 30
-endloop
-endfacet
-facet normal 0 0 0
-outer loop
-vertex 0 0 0
-vertex 0 0 30
-vertex 0 40 0
-endloop
-endfacet
-facet normal 0 0 0
-outer loop
-vertex 60 0 0
-vertex 0 40 0
-vertex 0 0 30
-endloop
-endfacet
-endsolid bracket
-"""
+_CORNERS = ("0 0 0", "60 0 0", "0 40 0", "0 0 30")
+_FACETS = "".join(
+    "facet normal 0 0 0\nouter loop\n"
+    + "".join(f"vertex {_CORNERS[i]}\n" for i in corners)
+    + "endloop\nendfacet\n"
+    for corners in ((0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3))
+)
+BRACKET = f"solid bracket\n{_FACETS}endsolid bracket\n"
+"""A part of the pages, as an STL file."""
 
 
 def blocks() -> list[tuple[str, str]]:
