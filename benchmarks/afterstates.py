@@ -18,7 +18,7 @@ from typing import Any
 from learning import other_policies, revision_of, summary, trained
 from provenance import provenance, read_arguments, write_json
 
-from agents.training.evaluate import NORMAL_95
+from agents.estimate import NORMAL_95
 
 
 def paired(runs: list[dict[str, Any]], agent: str, other: str) -> dict[str, float]:

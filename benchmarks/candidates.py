@@ -22,7 +22,7 @@ from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents import load_policy
-from agents.training.evaluate import Estimate
+from agents.estimate import Estimate
 from packing_env import Afterstates, make_env
 from packing_env.kernels.afterstates.eager import Lattice, build
 

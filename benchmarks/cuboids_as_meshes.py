@@ -24,7 +24,7 @@ import trimesh
 from provenance import provenance, write_json
 
 from agents import heuristics
-from agents.training.evaluate import Estimate
+from agents.estimate import Estimate
 from packing_env import make_env
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue

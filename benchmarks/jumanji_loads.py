@@ -35,7 +35,8 @@ import torch
 from provenance import provenance, write_json
 
 from agents import heuristics
-from agents.training.evaluate import Estimate, evaluate
+from agents.estimate import Estimate
+from agents.training.evaluate import evaluate
 from packing_env import make_env
 from packing_env.plan import Packing, check_plan, save_plan
 from packing_env.planner import Part, pack

@@ -31,8 +31,9 @@ from provenance import provenance, read_arguments, write_json
 from agents import heuristics
 from agents.config.build import build_held_out
 from agents.config.compose import compose
+from agents.estimate import NORMAL_95
 from agents.nested import leaves
-from agents.training.evaluate import NORMAL_95, evaluate
+from agents.training.evaluate import evaluate
 from packing_env import PackingEnv
 
 STUDENT_95 = {

@@ -19,8 +19,8 @@ from learning import trained
 from provenance import provenance, write_json
 
 from agents.cli.main import main as packing
+from agents.estimate import Estimate
 from agents.training import runs
-from agents.training.evaluate import Estimate
 
 EXPERIMENT, BASE = "learn_cuboid_afterstate", "pretrained/cuboid_online"
 HEURISTICS = ["deepest_bottom_left", "lowest_z", "heightmap_minimization"]

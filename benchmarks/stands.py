@@ -39,9 +39,10 @@ from provenance import provenance
 
 import agents
 import packing_env as pe
+from agents.estimate import Estimate
 from agents.search import Finalists
 from agents.training import checkpoint, resume
-from agents.training.evaluate import Estimate, evaluate
+from agents.training.evaluate import evaluate
 from packing_env.physics import PhysicsReport, read_settings, simulate
 from packing_env.plan import PlanError
 

@@ -28,7 +28,6 @@ from packing_env.plan import Packing, save_plan, settle
 
 PICTURED = 9
 """Number of containers in the picture of an evaluation."""
-RESULTS = "results.json"
 INTERRUPTED = "stopped on request; everything so far is saved"
 
 
@@ -124,15 +123,15 @@ def compare(
                 )
     except StoppedError:
         so_far = {**results, **_results(config, evaluations), "interrupted": True}
-        runs.write_json(folder / RESULTS, so_far)
+        runs.write_json(folder / runs.RESULTS, so_far)
         raise StoppedError(INTERRUPTED) from None
     # 2. Print the table, and write the numbers before anything slow is drawn.
     console.print(table(evaluations, title=f"{config.env.task}: {held_out}"))
     best = _shown(config, evaluations)
     pictured = bool(options.picture or options.plan)
     results = {**results, **_results(config, evaluations)} | ({"shown": best} if pictured else {})
-    runs.write_json(folder / RESULTS, results)
-    written = [folder / RESULTS]
+    runs.write_json(folder / runs.RESULTS, results)
+    written = [folder / runs.RESULTS]
     # 3. Simulate and draw what was packed.
     with as_config_errors():
         if settings is not None:

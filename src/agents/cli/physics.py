@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from rich.table import Table
 
+from agents.estimate import Estimate
 from agents.loggers.console import PlainConsole, number_column, plain_table
-from agents.training.evaluate import Estimate, Evaluation
+from agents.training.evaluate import Evaluation
 from agents.training.process import StoppedError
 from agents.training.runs import write_json
 from packing_env.envs import PackingEnv

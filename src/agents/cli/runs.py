@@ -14,12 +14,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.table import Column, Table
 
-from agents.cli.eval import RESULTS
 from agents.config.folders import ConfigError
+from agents.estimate import Estimate
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from agents.nested import leaves
 from agents.training import runs as folders
-from agents.training.evaluate import Estimate
 from packing_env import files
 
 _OF_EACH_RUN = ("run_dir", "name", "hydra", "resume")
@@ -43,7 +42,7 @@ class Run:
     @cached_property
     def results(self) -> Mapping[str, Any]:
         """Contents of ``results.json``."""
-        return folders.read_json(self.folder / RESULTS)
+        return folders.read_json(self.folder / folders.RESULTS)
 
     @cached_property
     def settings(self) -> dict[str, str]:

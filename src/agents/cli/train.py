@@ -17,7 +17,6 @@ from omegaconf import DictConfig, OmegaConf
 from agents.cli import start
 from agents.cli.eval import (
     INTERRUPTED,
-    RESULTS,
     agent_name,
     check_picture,
     compare,
@@ -27,6 +26,7 @@ from agents.cli.eval import (
 from agents.config import build
 from agents.config.folders import as_config_errors
 from agents.config.keys import Request
+from agents.estimate import Estimate
 from agents.loggers.console import PlainConsole
 from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
@@ -34,7 +34,7 @@ from agents.loggers.progress import ProgressBar
 from agents.process_group import from_first, leads, part, processes, rank
 from agents.training import checkpoint, fine_tuning, resume, runs
 from agents.training.distributed import evaluate_part
-from agents.training.evaluate import Estimate, check_instances
+from agents.training.evaluate import check_instances
 from agents.training.process import StoppedError, StopSignals, seed_everything
 from agents.training.trainer import NonFiniteError, Trainer
 from packing_env.envs import PackingEnv
@@ -114,7 +114,7 @@ def _trained(config: DictConfig, request: Request, locks: ExitStack) -> _Session
     if not leads():
         return 0
     state = {} if finished else {"interrupted": True}
-    runs.write_json(folder / RESULTS, session.results() | state)
+    runs.write_json(folder / runs.RESULTS, session.results() | state)
     if not finished:
         raise StoppedError(f"{INTERRUPTED}; to continue: packing train resume={folder}")
     return session

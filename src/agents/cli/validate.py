@@ -17,9 +17,10 @@ from rich.table import Column, Table
 from agents import heuristics
 from agents.cli.protocols import Protocol, protocols
 from agents.config.outputs import check_output
+from agents.estimate import Estimate
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from agents.training import runs
-from agents.training.evaluate import Estimate, evaluate
+from agents.training.evaluate import evaluate
 from packing_env import make_env
 
 VERDICT = {True: "ok", False: "MISSED", None: ""}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,14 +14,12 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
+from agents.estimate import Estimate
 from agents.loggers.console import plain_table
 from agents.training.process import StoppedError
 from packing_env.core.metrics import NAMES
 from packing_env.envs import PackingEnv
 from packing_env.plan import Packing, read_state
-
-NORMAL_95 = 1.959963984540054
-"""Half-width of the 95 % interval of the standard normal distribution."""
 
 COLUMNS = (
     ("utilization", "utilization", 3),
@@ -33,30 +30,6 @@ COLUMNS = (
 """Columns of :func:`table`: metric, heading, decimals."""
 ROUND_STRIDE = 1_000_003
 """Difference between the seeds of two consecutive rounds."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean and the half-width of its 95 % interval (normal approximation)."""
-
-    mean: float
-    half_width: float
-
-    @classmethod
-    def of(cls, values: Tensor) -> Estimate:
-        """Estimate from independent samples ``[n]``; a single sample has an infinite half-width."""
-        count = values.numel()
-        spread = values.double().std().item() if count > 1 else math.inf
-        return cls(values.double().mean().item(), NORMAL_95 * spread / math.sqrt(count))
-
-    def __str__(self) -> str:
-        return self.text(3)
-
-    def text(self, decimals: int) -> str:
-        """Format as ``mean±half-width``, or only as the mean for a single sample."""
-        if math.isinf(self.half_width):
-            return f"{self.mean:.{decimals}f}"
-        return f"{self.mean:.{decimals}f}±{self.half_width:.{decimals}f}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,14 +16,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path, PurePath
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from packing_env import files, folders
 
+if TYPE_CHECKING:
+    import torch
+
 DESCRIPTION = "run.json"
 """The first file of a run: its command, versions and machine."""
+RESULTS = "results.json"
+"""The file with the results of a training or an evaluation."""
 LOCK = "run.lock"
 """The file that is locked while a process writes into a run's folder."""
 PACKAGES = ("packing-env", "torch", "torchrl", "tensordict", "numpy", "numba", "hydra-core")
@@ -151,6 +154,8 @@ def revision(folder: Path) -> str | None:
 
 def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Return the hardware of this process."""
+    import torch  # takes a second, and listing runs does not need it
+
     device = torch.device(device)
     # 1. The processor, and the number of cores that this process may use.
     hardware: dict[str, Any] = {

@@ -44,6 +44,19 @@ def test_help_imports_nothing_heavy() -> None:
     assert run_program(program, "train", "--help").stdout
 
 
+def test_runs_are_listed_without_torch() -> None:
+    run = Path("runs/one")
+    run.mkdir(parents=True)
+    (run / "run.json").write_text('{"command": ["packing", "train", "seed=1"]}', encoding="utf-8")
+    program = (
+        "import sys; from agents.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    assert "one" in run_program(program, "runs", "runs").stdout
+
+
 # ---------------------------------------------------------------------- bad input
 
 

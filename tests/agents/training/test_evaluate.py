@@ -7,7 +7,8 @@ import torch
 from tests.agents.conftest import FakeAgent
 
 from agents import heuristics
-from agents.training.evaluate import Estimate, evaluate, paired_difference
+from agents.estimate import Estimate
+from agents.training.evaluate import evaluate, paired_difference
 from agents.training.process import StoppedError
 from packing_env import PackingEnv
 
