@@ -154,6 +154,7 @@ PLURALS = (
         *((f"name;{title};qty\nmug;12x10x9;6\n", MUG) for title in ORDERS_OF_SIDES),
         ("Name;Package LxWxH (mm);;;Qty\n;L;W;H;\nmug;12;10;9;6\n", MUG),
         ("Miller Ltd., London\nLxWxH;qty;name\n12x10x9;6;mug\n", MUG),
+        ("Miller Ltd., London\nLxWxH;qty;weight per carton;name\n12x10x9;6;1;mug\n", MUG),
         # packages of a quantity; pcs/ctn counts what is in one
         *((f"name;dx;dy;dz;{title}\nmug;12;10;9;6\n", MUG) for title in PLURALS),
         ("itemName,lengthMm,widthMm,heightMm,orderQty,UoM\nmug,12,10,9,6,mm\n", MUG),
@@ -686,12 +687,13 @@ def test_handling_as_people_write_it(name: str, write: Write) -> None:
         ("Weight/pcs (g)", "250", 0.25),
         *(
             (f"weight{each}", "400", 400)
-            for each in (" per piece", "/pc", "_pc", " per box", " per carton (kg)", " each")
+            for each in (" per piece", " per-piece", "/pc", "_pc", "_pcs", " per box", " each")
         ),
         *(
             (title, "400", 400)
             for title in (
                 "G.W./ctn",
+                "Weight per carton (kg)",
                 "N.W. per carton (kg)",
                 "kg/ctn",
                 "G.W. (kg)/CTN",
@@ -776,7 +778,9 @@ def test_documents_are_read_as_written(write: Write) -> None:
         ("- {size: 3x2x1, nw: 4}\n- {size: 3x2x1, gw: 5}\n", "nw in some entries, gw in others"),
         ("a: {sides: 3x2x1}\nb: 4\n", "has no option a, b; known: boxes, items, parts, unit"),
         ('[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
-        ("container: [4, 3, 2]\ncam: [1, 2, 3]\n", "'container' is no name of a part"),
+        ("Container: [4, 3, 2]\ncam: [1, 2, 3]\n", "'Container' is no name of a part"),
+        ("x: [1, 2, 3]\ny: [1, 2, 3]\nz: [1, 2, 3]\n", "'x' is no name of a part"),
+        ("cam: {size: 3x2x1}\nconatiner: [4, 3, 2]\n", "has no option cam, conatiner"),
         ("- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),
     ],
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import zip_longest
@@ -23,6 +23,7 @@ from packing_env.planner.reading.columns import (
     OF_PALLETS,
     SIDES,
     WEIGHTS,
+    is_side,
     named_columns,
     num_names,
     read_header,
@@ -222,16 +223,19 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
         rest = {key: each for key, each in value.items() if key != "unit"}
         lists = [rest.pop(title) for title in columns.titles if title in rest]
         try:
-            if lists or not all(isinstance(as_box(each), Mapping) for each in rest.values()):
+            if lists or not _is_entries(rest.values()):
                 check_names("the file", rest, (*columns.titles, "unit"))
             unit = read_unit("unit", str(value["unit"])) if "unit" in value else None
         except ValueError as error:
             raise OrderError(f"{path}: {error}") from error
         value = lists[0] if len(lists) == 1 else None if lists else rest
     named = isinstance(value, Mapping)  # as {lid: {...}}
-    for name in value if named else ():
-        reserved = (*columns.keys, "container", "containers")
-        if name in reserved or meaning(plain(str(name))) == "sides":  # {size: {length: 1, ...}}
+    for name, entry in value.items() if named else ():
+        word, is_list = plain(str(name)), isinstance(entry, list)
+        # {size: {length: 1, ...}} is one part, and {length: [3, 2, 1], ...} are columns.
+        key, known = meaning(word), (*columns.keys, "container", "containers")
+        is_column = is_list and (is_side(key) or key in known)
+        if is_column or key == "sides" or name in columns.keys:
             raise OrderError(f"{path}: {name!r} is no name of a part; write a list of parts")
     listed = value if named else dict(enumerate(value if isinstance(value, list) else [None], 1))
     listed = {name: as_box(entry) for name, entry in listed.items()}
@@ -247,6 +251,12 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
         entries.append((place, stated | _by_key(header.keys, [v for _, v in pairs]), header))
     check_weights(path, [header for _, _, header in entries], columns)
     return entries, unit
+
+
+def _is_entries(values: Collection[Any]) -> bool:
+    """Return whether the values under names are all entries, or all lists of three sides."""
+    lists = [isinstance(each, list) for each in values]
+    return all(lists) == any(lists) and all(isinstance(as_box(v), Mapping) for v in values)
 
 
 # ---------------------------------------------------------------------- values

@@ -70,8 +70,8 @@ _SYNONYMS = {
     "unit_of_dimension abmessungseinheit längeneinheit maßeinheit einheit unité unidad unità "
     "eenheid jednostka единица единица_измерения ед._изм 单位 單位 単位 "
     "birim jednotka enhet enhed mértékegység yksikkö 단위",
-    "weight": "mass wt unit_weight weight_pc weight_each gewicht masse gross_wt gross_mass "
-    "g.w g_w gw stückgewicht stueckgewicht poids peso masa waga gross_weight "
+    "weight": "mass wt unit_weight weight_pc weight_pcs weight_each gewicht masse gross_wt "
+    "gross_mass g.w g_w gw stückgewicht stueckgewicht poids peso masa waga gross_weight "
     "bruttogewicht poids_brut peso_bruto peso_lordo brutogewicht waga_brutto вес масса "
     "вес_брутто масса_брутто 重量 重さ 毛重 单重 單重 质量 質量 kg gew "
     "ağırlık hmotnost váha vikt vekt vægt poids_unitaire peso_unitario einzelgewicht súly tömeg "
@@ -162,7 +162,7 @@ _ORDER = re.compile(
 """Three names of sides, perhaps beside other words, as in ``Box L x W x H (cm)``."""
 _IN_ORDER = re.compile(r"\bin\s+$", re.IGNORECASE)
 """The word before an order, as in ``Size in LxWxH``, where it is not inches."""
-_PER = re.compile(r"(?:/|(?<![^\W_])(?:per|pro|par|por)[\s_])\s*([^\W_]+)\.?", re.IGNORECASE)
+_PER = re.compile(r"(?:/|(?<![^\W_])(?:per|pro|par|por)[\s_-])\s*([^\W_]+)\.?", re.IGNORECASE)
 """What follows ``per`` in a title."""
 _EMPTY = re.compile(r"[(\[]\s*[)\]]")
 _TIMES = re.compile(r"(?<=\w)\s*\*\s*(?=\w)")

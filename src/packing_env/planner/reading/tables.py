@@ -20,7 +20,14 @@ from typing import Any
 
 from packing_env import files
 from packing_env.planner.reading.lengths import like_number
-from packing_env.planner.reading.synonyms import HUNGARIAN, MEANING, meaning, plain, without_order
+from packing_env.planner.reading.synonyms import (
+    HUNGARIAN,
+    MEANING,
+    meaning,
+    plain,
+    without_order,
+    without_package,
+)
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -211,7 +218,8 @@ def _decoded(path: Path, data: bytes) -> str:
 
 def _num_names(cells: Sequence[str]) -> int:
     """Return how many cells are names of columns, perhaps with a unit in brackets."""
-    names = (without_order(_CELL.split(cell.strip('"'))[0]) for cell in cells)
+    bare = (without_package(_CELL.split(cell.strip('"'))[0]) for cell in cells)
+    names = map(without_order, bare)
     return sum(meaning(plain(name)) in MEANING for name in names)
 
 
