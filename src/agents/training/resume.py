@@ -109,19 +109,25 @@ def find(name: str, run_dir: str | None) -> Path | None:
     """
     if name != AUTO:
         return checkpoint.find(name)
-    # Runs without a checkpoint are skipped; the run with the newest file is the latest.
+    # 1. Runs without a checkpoint are skipped; the run with the newest file is the latest.
     runs = [Path(run_dir)] if run_dir is not None else list(Path("runs").glob("*"))
-    saves = []
+    saves, damaged = [], []
     for run in runs:
         try:
             newest = checkpoint.find(run, warn=False)
-        except CheckpointError:
-            saved = f"{checkpoint.FOLDER}/[0-9]*/{checkpoint.MANIFEST}"
-            if run_dir is not None and any(run.glob(saved)):
+        except CheckpointError as error:
+            saved = list(run.glob(f"{checkpoint.FOLDER}/[0-9]*/{checkpoint.MANIFEST}"))
+            if run_dir is not None and saved:
                 raise  # all checkpoints are damaged, and the folder holds a run
+            damaged += [(path.stat().st_mtime_ns, str(error)) for path in saved]
             continue
         saves.append(((newest / checkpoint.MANIFEST).stat().st_mtime_ns, run))
-    return checkpoint.find(max(saves)[1]) if saves else None
+    # 2. Say so if a later run cannot be used.
+    latest, found = max(saves) if saves else (0, None)
+    when, defect = max(damaged, default=(0, ""))
+    if when > latest:
+        _LOGGER.warning("%s; resume=auto passes over this run", defect)
+    return checkpoint.find(found) if found else None
 
 
 def run_config(

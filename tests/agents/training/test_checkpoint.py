@@ -70,6 +70,10 @@ def test_the_newest_whole_one_is_found(saved: Path, tmp_path: Path, caplog, monk
     assert resume.find("auto", "runs/new") is None
     assert resume.find("auto", None) == old.relative_to(tmp_path)
     assert len(caplog.messages) == 1
+    damaged = checkpoint.save(tmp_path / "runs" / "damaged", 8, {"agent": {}}, META)
+    (damaged / "tensors.pt").write_bytes(b"")
+    assert resume.find("auto", None) == old.relative_to(tmp_path)
+    assert "damaged" in caplog.messages[1]
     with pytest.raises(CheckpointError, match=r"truncated or altered"):
         checkpoint.load(newer)
     (saved / "tensors.pt").write_bytes(b"")
