@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import fcl  # type: ignore[import-untyped, import-not-found, unused-ignore]
 import numpy as np
 import trimesh
 from provenance import provenance, write_json
@@ -29,6 +28,11 @@ import packing_env as pe
 from nesting import judged
 from packing_env.plan import Packing
 from packing_env.planner import Part
+
+try:
+    import fcl  # type: ignore[import-untyped, import-not-found, unused-ignore]
+except ImportError:
+    raise SystemExit("nest_exactness.py needs python-fcl: pip install python-fcl") from None
 
 FILES = (
     "so101_moving_jaw.ply", "so101_rotation_pitch.stl", "so101_under_arm.stl",
