@@ -707,6 +707,8 @@ def test_handling_as_people_write_it(name: str, write: Write) -> None:
         ),
         ("lbs per box", "10", 4.5359237),
         ("weight", "1 lb 4oz", 0.5669904625),
+        ("weight (lb)", "1 lb 4 oz", 0.5669904625),
+        ("weight (oz)", "1 lb 4 oz", 0.5669904625),
         ("weight [g]", "250", 0.25),
         ("weight", "1\u00a0250,5 kg", 1250.5),
         ("Gewicht", "7 1/2 kg", 7.5),

@@ -86,7 +86,8 @@ def read_weight(name: str, value: Any, unit: str = "", *, decimal_comma: bool = 
         ounces = exact_number(name, value, both[2], decimal_comma)
         if ounces >= 16:
             raise ParameterError(f"{name}={value!r} has 16 oz or more; write them as pounds")
-        number, word = 16 * int(both[1]) + ounces, "oz"
+        pounds = int(both[1]) + ounces / 16
+        number, word = (16 * pounds, "oz") if unit == "oz" else (pounds, "lb")
     own = weight_unit(f"{name}={value!r}", word) if word.strip() else unit or "kg"
     if unit and own != unit:
         raise ParameterError(f"{name}={value!r}: the header states {unit}; use one unit")
