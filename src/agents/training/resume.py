@@ -123,11 +123,11 @@ def find(name: str, run_dir: str | None) -> Path | None:
             continue
         saves.append(((newest / checkpoint.MANIFEST).stat().st_mtime_ns, run))
     # 2. Say so if a later run cannot be used.
-    latest, found = max(saves) if saves else (0, None)
+    latest, newest_run = max(saves) if saves else (0, None)
     when, defect = max(damaged, default=(0, ""))
     if when > latest:
         _LOGGER.warning("%s; resume=auto passes over this run", defect)
-    return checkpoint.find(found) if found else None
+    return checkpoint.find(newest_run) if newest_run else None
 
 
 def run_config(

@@ -201,7 +201,7 @@ def exact_side(value: Any, *, decimal_comma: bool = False) -> Fraction:
     if match is None:
         piece = _PIECE.fullmatch(_plain(value)) if isinstance(value, str) else None
         if piece and piece[2]:
-            read_unit("unit", piece[2].strip())
+            read_unit("unit", piece[2].strip())  # raises, and names the units that are known
         return exact(value, decimal_comma=decimal_comma)
     inches = exact(match[2], decimal_comma=decimal_comma)
     if inches >= 12:
@@ -234,9 +234,8 @@ def in_one_unit(
         raise ParameterError(f"units differ: {', '.join(sorted(units))}; use one")
     unit = next(iter(units), words[-1])
     if all(words):
-        sides = [
-            s * metres(w or "") / metres(unit or "") for s, w in zip(sides, words, strict=True)
-        ]
+        lengths = [side * metres(word or "") for side, word in zip(sides, words, strict=True)]
+        sides = [length / metres(unit or "") for length in lengths]
     return sides, unit
 
 

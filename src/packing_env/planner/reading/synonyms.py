@@ -163,7 +163,7 @@ _ORDER = re.compile(
 _IN_ORDER = re.compile(r"\bin\s+$", re.IGNORECASE)
 """The word before an order, as in ``Size in LxWxH``, where it is not inches."""
 _PER = re.compile(r"(?:/|(?<![^\W_])(?:per|pro|par|por)[\s_-])\s*([^\W_]+)\.?", re.IGNORECASE)
-"""What follows ``per`` in a title."""
+"""``per`` or a slash in a title, and the word after it."""
 _EMPTY = re.compile(r"[(\[]\s*[)\]]")
 _TIMES = re.compile(r"(?<=\w)\s*\*\s*(?=\w)")
 _CAMEL = re.compile(r"(?<=[a-z]{2})(?=[A-Z])")

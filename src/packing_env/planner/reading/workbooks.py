@@ -141,12 +141,12 @@ def _with_unit(text: str, number_format: str) -> str:
 
     Decimals before a unit get a zero, so that 1.125 is not read as 1125.
     """
-    shown = ""
+    word = ""
     for piece in _PIECES.finditer(number_format):
         if piece[4]:  # formats of other numbers follow
             break
-        shown = "" if piece[1] else shown + (piece[2] or piece[3] or "")
-    unit = shown.strip()
+        word = "" if piece[1] else word + (piece[2] or piece[3] or "")
+    unit = word.strip()
     if not (unit[:1].isalpha() or is_unit(unit)):
         return text
     return f"{text}{'0' if '.' in text else ''} {unit}"
