@@ -154,10 +154,14 @@ CHECK = (
     Argument("--physics", action="store_true", help="also simulate whether items stay in place"),
     Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
     Argument("--html", type=Path, metavar="PATH", help="write a 3-D page of the items at rest"),
-    Argument("--unit", help="unit of another program's plan that states none"),
-    Argument("--container", metavar="SIZE", help="container of such a plan that states none"),
-    Argument("--stability", metavar="RULE", help="rule for the boxes of such a plan; default none"),
-    Argument("--up", choices=("x", "y", "z"), help="axis of such a plan that points up; default z"),
+    Argument("--unit", help="unit, if another program's plan states none"),
+    Argument("--container", metavar="SIZE", help="container, if another program's plan has none"),
+    Argument(
+        "--stability", metavar="RULE", help="rule for boxes of another program's plan; default none"
+    ),
+    Argument(
+        "--up", choices=("x", "y", "z"), help="upward axis of another program's plan; default z"
+    ),
 )
 ADAPT = (
     Argument("run", metavar="RUN", help="a run, or pretrained/NAME"),
