@@ -96,14 +96,14 @@ def implement(
         eager: the operation in plain torch.
     """
     name = schema.partition("(")[0]
-    found: Implementations = {"eager": eager}
+    implementations: Implementations = {"eager": eager}
     for backend, properties in BACKENDS.items():
         module = f"{package}.{backend}"
         if properties.runs_on is not None and importlib.util.find_spec(module) is not None:
             targets = dict.fromkeys(properties.runs_on, f"{module}:{name}")
-            found[backend] = declare(f"{backend}_{schema}", **targets, fake=fake)
-    _operations[name] = found
-    return found
+            implementations[backend] = declare(f"{backend}_{schema}", **targets, fake=fake)
+    _operations[name] = implementations
+    return implementations
 
 
 def select(
@@ -155,7 +155,7 @@ def backend_for(device_type: str) -> str:
     if device_type not in _chosen:
         name, reason = _choose(device_type)
         _chosen[device_type] = name
-        has = [operation for operation, found in _operations.items() if name in found]
+        has = [operation for operation, backends in _operations.items() if name in backends]
         if name != "eager" and len(has) < len(_operations):
             reason += f"; eager for all operations except {', '.join(has)}"
         _LOGGER.info("kernels on %s: %s (%s)", device_type, name, reason)

@@ -57,8 +57,8 @@ def gather_surfaces(
     bottom: Float[Tensor, "K U V"], which: Int[Tensor, "B R"]
 ) -> Float[Tensor, "B R U V"]:
     """Return ``bottom[which]``; for a negative index, +inf everywhere."""
-    found = bottom[which.clamp(min=0)]
-    return found.masked_fill_((which < 0)[..., None, None], torch.inf)
+    surfaces = bottom[which.clamp(min=0)]
+    return surfaces.masked_fill_((which < 0)[..., None, None], torch.inf)
 
 
 def surface_sizes(bottom: Float[Tensor, "*K U V"]) -> Int[Tensor, "*K 2"]:

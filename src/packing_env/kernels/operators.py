@@ -49,8 +49,8 @@ def declare(
     name = schema.partition("(")[0]
     full_name = f"{NAMESPACE}::{name}"
     torch.library.define(full_name, schema.removeprefix(name))
-    chosen = {"cpu": cpu, "cuda": cuda, "CompositeExplicitAutograd": default}
-    for key, implementation in chosen.items():
+    implementations = {"cpu": cpu, "cuda": cuda, "CompositeExplicitAutograd": default}
+    for key, implementation in implementations.items():
         if implementation is not None:
             torch.library.impl(full_name, key)(_callable(implementation))
     torch.library.register_fake(full_name, fake or _fill)

@@ -89,7 +89,7 @@ def afterstates(
         raise ValueError(f"units={units} should be 1 to 16,383: choose a coarser unit")
     tensors = (heightmap, rest, legal, item_id, top, size)
     arguments = (*tensors, num, stride, float(units), float(cells), edges)
-    found: tuple[Tensor, Tensor, Tensor] = select(_AFTERSTATES, backend, heightmap.device.type)(
+    result: tuple[Tensor, Tensor, Tensor] = select(_AFTERSTATES, backend, heightmap.device.type)(
         *arguments
     )
-    return found
+    return result

@@ -17,17 +17,17 @@ Heaps have their largest number on top, so they hold the negated numbers.
 
 
 @jit
-def fill_row_sums(heights, stride, found):
-    """Fill ``found`` with the prefix sums of the heights along y.
+def fill_row_sums(heights, stride, row_sums):
+    """Fill ``row_sums`` with the prefix sums of the heights along y.
 
-    ``found [stride, stride, ceil(X / stride), Y // stride + 1]`` holds the sum of ``heights[x,
+    ``row_sums [stride, stride, ceil(X / stride), Y // stride + 1]`` holds the sum of ``heights[x,
     :y]`` at ``[x % stride, y % stride, x // stride, y // stride]``. So the sums that the placements
     need for one footprint cell are adjacent in memory.
     """
     for x in range(heights.shape[0]):
         total = 0
         for y in range(heights.shape[1] + 1):
-            found[x % stride, y % stride, x // stride, y // stride] = total
+            row_sums[x % stride, y % stride, x // stride, y // stride] = total
             if y < heights.shape[1]:
                 total += heights[x, y]
 
@@ -88,22 +88,22 @@ def _lattice(rest, legal, units, z):
     """
     xs, ys = rest.shape
     z[:] = _NOWHERE
-    found = False
+    any_legal = False
     for i in range(xs):
         for j in range(ys):
             if legal[i * ys + j] and rest[i, j] < 1:
                 z[i + 1, j + 1] = np.int32(np.rint(rest[i, j] * units))
-                found = True
-    return found
+                any_legal = True
+    return any_legal
 
 
 @jit
 def _peak(surface, size):
-    found = np.int64(surface[0, 0])
+    highest = np.int64(surface[0, 0])
     for u in range(size[0]):
         for v in range(size[1]):
-            found = max(found, np.int64(surface[u, v]))
-    return found
+            highest = max(highest, np.int64(surface[u, v]))
+    return highest
 
 
 @jit
@@ -190,17 +190,19 @@ def in_turn(codes, heaps, first, index):
     ``heaps [L, 2]`` holds the start and the length of each item's heap; the heaps are emptied.
     Returns the number of candidates.
     """
-    total, listed = 0, False
+    # 1. Count the candidates. The placement nearest to the corner is one, even if it is unblocked.
+    total, in_heap = 0, False
     for item in range(len(heaps)):
         for k in range(heaps[item, 1]):
-            listed |= -codes[heaps[item, 0] + k] % _PLACES == first
+            in_heap |= -codes[heaps[item, 0] + k] % _PLACES == first
         total += heaps[item, 1]
     if first < 0:
         return total
+    # 2. In each round, take one placement of every item; skip the one that is already listed.
     index[0], count = first, 1
-    left = True
-    while left and count < index.size:
-        left = False
+    any_left = True
+    while any_left and count < index.size:
+        any_left = False
         for item in range(len(heaps)):
             place = first
             while place == first and heaps[item, 1] > 0:
@@ -208,5 +210,5 @@ def in_turn(codes, heaps, first, index):
             if place != first and count < index.size:
                 index[count] = place
                 count += 1
-                left = True
-    return total + (not listed)
+                any_left = True
+    return total + (not in_heap)

@@ -76,21 +76,21 @@ def _first(key: Tensor, num: int) -> Tensor:
     size = key.shape[1]
     # Key and index form one number, so ties go to the smaller index.
     order = torch.where(key < FAR, key * size + torch.arange(size, device=key.device), FAR * size)
-    kept = min(num, size)
-    found = order.topk(kept, dim=1, largest=False, sorted=True).values
-    index = torch.where(found < FAR * size, found % size, -1)
-    return functional.pad(index, (0, num - kept), value=-1)
+    length = min(num, size)
+    smallest = order.topk(length, dim=1, largest=False, sorted=True).values
+    index = torch.where(smallest < FAR * size, smallest % size, -1)
+    return functional.pad(index, (0, num - length), value=-1)
 
 
 def touches(lattice: Lattice) -> Tensor:
     """Return which placements of cuboids touch something in both x and y."""
-    found = []
+    along = []
     for axis in (0, 1):
         heights = lattice.heights if axis == 0 else lattice.heights.transpose(1, 2)
         side, span = lattice.size[..., axis], lattice.size[..., 1 - axis]
         z = lattice.z if axis == 0 else lattice.z.transpose(3, 4)
-        found.append(_touches_along_x(heights, z, side, span, lattice.stride))
-    return found[0] & found[1].transpose(3, 4)
+        along.append(_touches_along_x(heights, z, side, span, lattice.stride))
+    return along[0] & along[1].transpose(3, 4)
 
 
 def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, stride: int) -> Tensor:
@@ -121,8 +121,8 @@ def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, str
     def differs(column: Tensor) -> Tensor:
         where = column.clamp(0, x_cells - 1)[..., None].expand(-1, -1, -1, y_cells)
         level = z.transpose(2, 3)
-        found = [part.gather(2, where)[..., ys].transpose(2, 3) for part in (low, high)]
-        return ((found[0] != level) | (found[1] != level)).transpose(2, 3)
+        beside = [part.gather(2, where)[..., ys].transpose(2, 3) for part in (low, high)]
+        return ((beside[0] != level) | (beside[1] != level)).transpose(2, 3)
 
     touching = wall[..., None] | differs(before) | differs(after)
     return touching.unflatten(1, side.shape[1:])
@@ -201,8 +201,8 @@ def covered(lattice: Lattice, footprint: Tensor) -> Tensor:
     # A convolution per row, with the row's own footprints; it is exact in float64.
     weights = footprint.flatten(1, 2).flatten(0, 1)[:, None].double()
     padded = functional.pad(lattice.heights.double(), (0, v - 1, 0, u - 1))
-    found = functional.conv2d(padded[None], weights, stride=lattice.stride, groups=batch)
-    return found.round().long().view(lattice.z.shape)
+    sums = functional.conv2d(padded[None], weights, stride=lattice.stride, groups=batch)
+    return sums.round().long().view(lattice.z.shape)
 
 
 def build(lattice: Lattice, index: Tensor, top: Tensor) -> Tensor:

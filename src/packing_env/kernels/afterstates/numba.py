@@ -13,10 +13,10 @@ from packing_env.kernels.compiled.jit import array, jit, kernel, run
 @jit
 def _differs(line, z, first, last):
     """Return True if a cell from ``first`` to before ``last`` of a line is not at height z."""
-    found = False
+    differs = False
     for k in range(first, last):
-        found |= line[k] != z
-    return found
+        differs |= line[k] != z
+    return differs
 
 
 @jit
@@ -35,11 +35,11 @@ def _touches(heights, z, x, y, w, h):
 
 
 @jit
-def _levels(values, units, found):
-    """Fill ``found`` with heights in units."""
+def _levels(values, units, levels):
+    """Fill ``levels`` with heights in units."""
     for x in range(values.shape[0]):
         for y in range(values.shape[1]):
-            found[x, y] = np.int32(np.rint(values[x, y] * units))
+            levels[x, y] = np.int32(np.rint(values[x, y] * units))
 
 
 @jit
@@ -145,7 +145,7 @@ def _afterstates(
         index[row] = -1
         if edges:
             counts[:] = 0
-            count, found = _edges(heights, rest, legal, row, tables, task, places, keys, counts)
+            count, total = _edges(heights, rest, legal, row, tables, task, places, keys, counts)
             _sort(places, keys, counts, count, index[row])
         else:
             fill_row_sums(heights, stride, row_sums)
@@ -162,8 +162,8 @@ def _afterstates(
                 codes,
                 heaps,
             )
-            found = in_turn(codes, heaps, first, index[row])
-        dropped[row] = max(0, found - num)
+            total = in_turn(codes, heaps, first, index[row])
+        dropped[row] = max(0, total - num)
         _build(heights, rest, row, tables, task, index[row], maps[row])
 
 
@@ -185,8 +185,8 @@ def afterstates(
     index = torch.empty(batch, num, dtype=torch.int64)
     maps = torch.empty(batch, num, *heightmap.shape[1:], dtype=torch.int16)
     dropped = torch.empty(batch, dtype=torch.int64)
-    given = tuple(array(tensor) for tensor in (heightmap, rest, legal, item_id, top, size))
+    inputs = tuple(array(tensor) for tensor in (heightmap, rest, legal, item_id, top, size))
     scales = np.array([units, cells])
-    made = (index.numpy(), maps.numpy(), dropped.numpy())
-    run(_afterstates, (*given, stride, scales, edges, *made), batch, 8 * maps.numel())
+    outputs = (index.numpy(), maps.numpy(), dropped.numpy())
+    run(_afterstates, (*inputs, stride, scales, edges, *outputs), batch, 8 * maps.numel())
     return index, maps, dropped

@@ -40,11 +40,11 @@ def at_rest(lower: Tensor, size: Tensor, z: Tensor) -> Int[Tensor, "B P 6"]:
     return torch.cat((corner, corner + size), -1)
 
 
-def contacts(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts:
+def contacts_of(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts:
     """Return the contacts of boxes at rest with the boxes below; a box on the floor has none."""
-    found = overlap(boxes, base)
+    shared = overlap(boxes, base)
     reached = (boxes[:, None, :, 5] == base[..., None, 2]) & (base[..., None, 2] > 0)
-    return Contacts(reached & found.touch, found.x0, found.y0, found.x1, found.y1)
+    return Contacts(reached & shared.touch, shared.x0, shared.y0, shared.x1, shared.y1)
 
 
 def overlap(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts:
@@ -58,11 +58,13 @@ def overlap(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts
     return Contacts((x0 < x1) & (y0 < y1), x0, y0, x1, y1)
 
 
-def first_supports(found: Contacts, most: int) -> tuple[Int[Tensor, "B Q S"], Int[Tensor, "B Q"]]:
+def first_supports(
+    contacts: Contacts, most: int
+) -> tuple[Int[Tensor, "B Q S"], Int[Tensor, "B Q"]]:
     """Return up to ``most`` supports in packing order, N in empty slots, and the number of all."""
-    num = found.touch.shape[-1]
-    order = torch.where(found.touch, torch.arange(num, device=found.touch.device), num)
-    return order.sort(-1).values[..., :most], found.touch.sum(-1)
+    num = contacts.touch.shape[-1]
+    order = torch.where(contacts.touch, torch.arange(num, device=contacts.touch.device), num)
+    return order.sort(-1).values[..., :most], contacts.touch.sum(-1)
 
 
 def chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, "*Q"]:

@@ -12,7 +12,14 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from packing_env.kernels.boxes.contacts import Contacts, at_rest, chord, contacts, is_box, overlap
+from packing_env.kernels.boxes.contacts import (
+    Contacts,
+    at_rest,
+    chord,
+    contacts_of,
+    is_box,
+    overlap,
+)
 from packing_env.kernels.boxes.equilibrium_eager import equilibrium
 from packing_env.kernels.boxes.tree_eager import stacking_tree
 from packing_env.kernels.layout import VERTICAL
@@ -39,13 +46,13 @@ def box_stable(
 ) -> Bool[Tensor, "B P"]:
     """Carry out `packing_env.kernels.box_stable`."""
     base = at_rest(lower, size, z)
-    found = contacts(boxes, base)
+    contacts = contacts_of(boxes, base)
     if rule == "stacking_tree":
-        held = stacking_tree(boxes, base, found)
+        held = stacking_tree(boxes, base, contacts)
     elif rule == "equilibrium":
-        held = equilibrium(boxes, base, found)
+        held = equilibrium(boxes, base, contacts)
     else:
-        held = evaluate(RULES[rule], _Rest(boxes, base, found))
+        held = evaluate(RULES[rule], _Rest(boxes, base, contacts))
     return is_box(lower, size) & ((z == 0) | held)
 
 
@@ -56,19 +63,19 @@ class _Rest:
     Attributes:
         boxes: ``[B, N, 6]`` packed boxes.
         base: ``[B, Q, 6]`` boxes at rest.
-        found: The contacts of these boxes.
+        contacts: The contacts of these boxes.
     """
 
     boxes: Int[Tensor, "B N 6"]
     base: Int[Tensor, "B Q 6"]
-    found: Contacts
+    contacts: Contacts
 
     def areas(self) -> tuple[Int[Tensor, "B Q"], Int[Tensor, "B Q"]]:
         """Return the area of each base that rests on boxes, and its whole area, in unit squares."""
-        found, base = self.found, self.base
-        touching = (found.x1 - found.x0).long() * (found.y1 - found.y0)
+        contacts, base = self.contacts, self.base
+        touching = (contacts.x1 - contacts.x0).long() * (contacts.y1 - contacts.y0)
         area = (base[..., 3] - base[..., 0]).long() * (base[..., 4] - base[..., 1])
-        return torch.where(found.touch, touching, 0).sum(-1), area
+        return torch.where(contacts.touch, touching, 0).sum(-1), area
 
     def corners(self, at_highest: bool) -> tuple[Int[Tensor, "B Q"], Bool[Tensor, "B Q"]]:
         """Count the corner cells at the rule's level; a cell's level is the highest top over it."""
@@ -93,12 +100,12 @@ class _Rest:
         because the integers are small. With ``centres``, corners are moved inwards by half a unit.
         """
         # 1. Twice the centre, so that all numbers are whole.
-        base, found, inset = self.base, self.found, int(centres)
+        base, contacts, inset = self.base, self.contacts, int(centres)
         cx, cy = base[..., 0:1] + base[..., 3:4], base[..., 1:2] + base[..., 4:5]
         # 2. Distances of the contacts' corners from it: above, below and to the side.
-        high = torch.where(found.touch, (2 * found.y1 - inset - cy).double(), -torch.inf)
-        low = torch.where(found.touch, (cy - 2 * found.y0 - inset).double(), -torch.inf)
-        dx = torch.cat((2 * found.x0 + inset - cx, 2 * found.x1 - inset - cx), -1)
+        high = torch.where(contacts.touch, (2 * contacts.y1 - inset - cy).double(), -torch.inf)
+        low = torch.where(contacts.touch, (cy - 2 * contacts.y0 - inset).double(), -torch.inf)
+        dx = torch.cat((2 * contacts.x0 + inset - cx, 2 * contacts.x1 - inset - cx), -1)
         distance = torch.where(dx == 0, VERTICAL, dx.abs().double())
         # 3. The chords above and below the centre.
         slopes = (torch.cat((reach, reach), -1) / distance for reach in (high, low))

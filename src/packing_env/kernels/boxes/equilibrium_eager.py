@@ -49,13 +49,13 @@ class _Slots:
 
 
 def equilibrium(
-    boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
+    boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], contacts: Contacts
 ) -> Bool[Tensor, "B P"]:
     """Return which candidates leave a stable pile; undefined for candidates on the floor."""
     # 1. Put the candidates on their contacts.
     packed = among_packed(boxes)
     loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
-    held = _pass_down(loads, mass_and_moment(base), found)
+    held = _pass_down(loads, mass_and_moment(base), contacts)
     # 2. Go through the packed boxes from the last to the first, each with all its loads.
     for i in reversed(range(1, boxes.shape[1])):
         columns = (packed.touch, packed.x0, packed.y0, packed.x1, packed.y1)
@@ -66,42 +66,42 @@ def equilibrium(
 
 
 def _pass_down(
-    loads: Float[Tensor, "3 B P N"], load: Float[Tensor, "3 B P"], found: Contacts
+    loads: Float[Tensor, "3 B P N"], load: Float[Tensor, "3 B P"], contacts: Contacts
 ) -> Bool[Tensor, "B P"]:
     """Add a load to the boxes below it, in place; return whether the contacts hold it."""
     # 1. If the centre of mass is inside a contact, by the margin, the first such contact takes the
     #    load.
     mass = load[0]
     x, y = (load[1] / mass)[..., None], (load[2] / mass)[..., None]
-    over = found.touch & (x - found.x0 >= MARGIN) & (found.x1 - x >= MARGIN)
-    over = over & (y - found.y0 >= MARGIN) & (found.y1 - y >= MARGIN)
+    over = contacts.touch & (x - contacts.x0 >= MARGIN) & (contacts.x1 - x >= MARGIN)
+    over = over & (y - contacts.y0 >= MARGIN) & (contacts.y1 - y >= MARGIN)
     first = over & (over.cumsum(-1) == 1)
     directly = over.any(-1)
     # 2. Otherwise the corners of all contacts share it.
-    slots = _slots(found)
-    force, solved = _plate(slots, found.touch.shape[-1], x, y)
+    slots = _slots(contacts)
+    force, solved = _plate(slots, contacts.touch.shape[-1], x, y)
     taken = (mass[..., None, None] * force)[None]
     taken = torch.cat((taken, taken * slots.x, taken * slots.y))
     # Written term by term, in the order of the compiled kernel.
     part = ((taken[..., 0] + taken[..., 1]) + taken[..., 2]) + taken[..., 3]
-    num = found.touch.shape[-1]
+    num = contacts.touch.shape[-1]
     # 3. Add each supporting box's part; empty slots go to an additional entry.
     shares = part.new_zeros(*part.shape[:-1], num + 1)
     shares = shares.scatter(-1, slots.index.expand(part.shape), part)[..., :num]
     shares = torch.where(directly[..., None], torch.where(first, load[..., None], 0.0), shares)
-    loads[..., :num] += torch.where(found.touch, shares, 0.0)
+    loads[..., :num] += torch.where(contacts.touch, shares, 0.0)
     return directly | solved
 
 
-def _slots(found: Contacts) -> _Slots:
+def _slots(contacts: Contacts) -> _Slots:
     """Return the first supports and their corners, in the order of the reference."""
     # 1. The supports in packing order, at most MAX_CONTACTS.
-    index, count = first_supports(found, MAX_CONTACTS)
-    at = index.clamp(max=found.touch.shape[-1] - 1)
+    index, count = first_supports(contacts, MAX_CONTACTS)
+    at = index.clamp(max=contacts.touch.shape[-1] - 1)
     # 2. Their corners, moved inside by the margin.
     x0, y0, x1, y1 = (
-        side.expand(found.touch.shape).gather(-1, at).double()
-        for side in (found.x0, found.y0, found.x1, found.y1)
+        side.expand(contacts.touch.shape).gather(-1, at).double()
+        for side in (contacts.x0, contacts.y0, contacts.x1, contacts.y1)
     )
     x0, y0, x1, y1 = x0 + MARGIN, y0 + MARGIN, x1 - MARGIN, y1 - MARGIN
     across, along = torch.stack((x0, x0, x1, x1), -1), torch.stack((y0, y1, y0, y1), -1)

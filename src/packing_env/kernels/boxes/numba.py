@@ -57,7 +57,7 @@ def _drop(boxes, lower, size, z, start, stop):
 
 
 @jit
-def _contacts(columns, num, base, found):
+def _contacts(columns, num, base, rectangles):
     """List the contacts of a base as (box, x0, y0, x1, y1); return their count and total area."""
     x0, y0, z, x1, y1, _ = base
     count, area = 0, 0
@@ -67,8 +67,8 @@ def _contacts(columns, num, base, found):
             u0, v0 = max(columns[0, i], x0), max(columns[1, i], y0)
             u1, v1 = min(columns[3, i], x1), min(columns[4, i], y1)
             if u0 < u1 and v0 < v1:
-                found[count, 0], found[count, 1], found[count, 2] = i, u0, v0
-                found[count, 3], found[count, 4] = u1, v1
+                rectangles[count, 0], rectangles[count, 1], rectangles[count, 2] = i, u0, v0
+                rectangles[count, 3], rectangles[count, 4] = u1, v1
                 count += 1
                 area += (u1 - u0) * (v1 - v0)
     return count, area
@@ -94,10 +94,10 @@ def _corners(columns, num, base):
 
 
 @jit
-def _one_box(columns, num, base, found, rule):
+def _one_box(columns, num, base, rectangles, rule):
     """Return whether a box on others is stable by a rule that checks one box by itself."""
     # 1. Support and corners.
-    count, supported = _contacts(columns, num, base, found)
+    count, supported = _contacts(columns, num, base, rectangles)
     area = (base[3] - base[0]) * (base[4] - base[1])
     shares = rules.limits(rule, area)
     corners, touching = 0, False
@@ -114,7 +114,7 @@ def _one_box(columns, num, base, found, rule):
             return True  # rules are monotone: then the hull cannot change the result
         # In half units, so that all numbers are whole; see `eager`.
         inset = 1 if rules.CENTRES[rule] else 0
-        in_hull = contacts_hold(found, count, 2, inset, base[0] + base[3], base[1] + base[4])
+        in_hull = contacts_hold(rectangles, count, 2, inset, base[0] + base[3], base[1] + base[4])
     # 3. The verdict.
     return rules.judge(rule, Support(supported, shares, corners, touching, in_hull, area))
 
@@ -130,21 +130,21 @@ def _at_rest(lower, size, z):
 def _stable(boxes, lower, size, z, rule, result, start, stop):
     """Fill ``result`` for the rows start <= b < stop by a rule that checks one box by itself."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
-    found = np.empty((boxes.shape[1], 5), np.int64)
+    rectangles = np.empty((boxes.shape[1], 5), np.int64)
     for b in range(start, stop):
         num = _columns(boxes[b], columns)
         for p in range(lower.shape[1]):
             result[b, p] = _is_box(lower[b, p], size[b, p])
             if result[b, p] and z[b, p] > 0:
                 base = _at_rest(lower[b, p], size[b, p], z[b, p])
-                result[b, p] = _one_box(columns, num, base, found, rule)
+                result[b, p] = _one_box(columns, num, base, rectangles, rule)
 
 
 @kernel
 def _stable_pile(boxes, lower, size, z, tree, result, start, stop):
     """Fill ``result`` for the rows start <= b < stop by the stacking tree, or by equilibrium."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
-    found = np.empty((boxes.shape[1], 5), np.int64)
+    rectangles = np.empty((boxes.shape[1], 5), np.int64)
     pile = new_pile(boxes.shape[1])
     for b in range(start, stop):
         # The pile is read once per row, at the first candidate that is not on the floor.
@@ -156,8 +156,8 @@ def _stable_pile(boxes, lower, size, z, tree, result, start, stop):
                     falling = read_pile(pile, columns, num, tree)
                     is_read = True
                 base = _at_rest(lower[b, p], size[b, p], z[b, p])
-                count, _ = _contacts(columns, num, base, found)
-                contacts = (found, count)
+                count, _ = _contacts(columns, num, base, rectangles)
+                contacts = (rectangles, count)
                 result[b, p] = stands(pile, columns, num, base, contacts, p + 1, falling, tree)
 
 

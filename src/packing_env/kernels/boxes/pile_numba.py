@@ -185,13 +185,16 @@ def stands(pile, columns, num, base, contacts, candidate, falling, tree):
     Candidates are numbered from 1. base is (x0, y0, z0, x1, y1, z1); falling is the number that
     :func:`read_pile` returned.
     """
-    found, count = contacts
+    rectangles, count = contacts
     # 1. Append its contacts to the contacts of the packed boxes.
     start = pile.first[num]
     pile.first[num + 1] = start + count
     for k in range(count):
-        below = found[k, 0]
-        _set_contact(pile, start + k, below, found[k, 1], found[k, 2], found[k, 3], found[k, 4])
+        below = rectangles[k, 0]
+        _set_contact(
+            pile, start + k, below,
+            rectangles[k, 1], rectangles[k, 2], rectangles[k, 3], rectangles[k, 4],
+        )  # fmt: skip
         pile.stamp[below], pile.mark[below], pile.direct[below] = candidate, candidate, start + k
     # 2. Put its load on them.
     mass = float(base[3] - base[0]) * float(base[4] - base[1]) * float(base[5] - base[2])
@@ -202,7 +205,7 @@ def stands(pile, columns, num, base, contacts, candidate, falling, tree):
     if not _pass_down(pile, num, (mass, x, y), pile.changed, tree):
         return False
     # 3. From the last packed box that carries it down, put each box's load on its contacts.
-    for i in range(found[count - 1, 0], -1, -1):
+    for i in range(rectangles[count - 1, 0], -1, -1):
         if pile.stamp[i] == candidate and columns[2, i] > 0:
             if not _pass_down(pile, i, _carried(pile, i, candidate), pile.changed, tree):
                 return False

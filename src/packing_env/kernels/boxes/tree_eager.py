@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.boxes.contacts import Contacts, chord, contacts, first_supports
+from packing_env.kernels.boxes.contacts import Contacts, chord, contacts_of, first_supports
 
 SHRINK = 0.1
 """Share by which the corners of the contacts' hull are moved towards the mean of the corners."""
@@ -45,28 +45,28 @@ class _Support:
     """Supports of one query per candidate.
 
     Attributes:
-        found: ``[B, C, N]`` the contacts.
+        contacts: ``[B, C, N]`` the contacts.
         mean: ``[B, C, 2]`` float64 mean of the corners of the contacts' hull.
         slot: ``[B, C, S]`` the first supports in packing order; N for an empty slot.
         count: ``[B, C]`` number of all supports.
     """
 
-    found: Contacts
+    contacts: Contacts
     mean: Float[Tensor, "B C 2"]
     slot: Int[Tensor, "B C S"]
     count: Int[Tensor, "B C"]
 
 
 def stacking_tree(
-    boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
+    boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], contacts: Contacts
 ) -> Bool[Tensor, "B P"]:
     """Return which candidates, with all boxes below, are stable; undefined on the floor."""
-    # 1. Put the candidates on their contacts.
+    # 1. Put the load of each candidate on its contacts.
     packed = _supports(among_packed(boxes))
     loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
     below = torch.zeros_like(loads[0], dtype=torch.bool)
     everywhere = torch.ones_like(base[..., 0], dtype=torch.bool)
-    held = _pass_down(loads, below, mass_and_moment(base), _supports(found), everywhere)
+    held = _pass_down(loads, below, mass_and_moment(base), _supports(contacts), everywhere)
     # 2. Go through the packed boxes below them, from the last to the first.
     for i in reversed(range(1, boxes.shape[1])):
         judged = below[..., i] & (boxes[:, None, i, 2] > 0)
@@ -77,9 +77,9 @@ def stacking_tree(
 
 def among_packed(boxes: Int[Tensor, "B N 6"]) -> Contacts:
     """Return the contacts of the packed boxes with boxes packed before them."""
-    found = contacts(boxes, boxes)
+    contacts = contacts_of(boxes, boxes)
     order = torch.arange(boxes.shape[1], device=boxes.device)
-    return replace(found, touch=found.touch & (order < order[:, None]))
+    return replace(contacts, touch=contacts.touch & (order < order[:, None]))
 
 
 def mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> Float[Tensor, "3 B Q"]:
@@ -89,14 +89,14 @@ def mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> Float[Tensor, "3 B Q"]:
     return torch.stack((mass, mass * (0.5 * (x0 + x1)), mass * (0.5 * (y0 + y1))))
 
 
-def _supports(found: Contacts) -> _Support:
-    return _Support(found, _hull_mean(found), *first_supports(found, MAX_SHARING))
+def _supports(contacts: Contacts) -> _Support:
+    return _Support(contacts, _hull_mean(contacts), *first_supports(contacts, MAX_SHARING))
 
 
 def _one(packed: _Support, i: int) -> _Support:
     """Return the supports of packed box ``i``, which are boxes packed before it."""
-    found = packed.found
-    columns = (found.touch, found.x0, found.y0, found.x1, found.y1)
+    contacts = packed.contacts
+    columns = (contacts.touch, contacts.x0, contacts.y0, contacts.x1, contacts.y1)
     earlier = Contacts(*(column[:, i : i + 1, :i] for column in columns))
     slot = packed.slot[:, i : i + 1, :i].clamp(max=i)
     return _Support(earlier, packed.mean[:, i : i + 1], slot, packed.count[:, i : i + 1])
@@ -115,7 +115,7 @@ def _pass_down(
     below the candidate. Both are updated in place.
     """
     # 1. The centre of mass of the load, and the share of each support.
-    touch, (mass, moment_x, moment_y) = support.found.touch, load
+    touch, (mass, moment_x, moment_y) = support.contacts.touch, load
     n, centre = touch.shape[-1], (moment_x / mass, moment_y / mass)
     share, at_x, at_y = _shares(support, centre)
     # 2. Add the parts to the boxes below, and mark these boxes.
@@ -136,34 +136,35 @@ def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "
     moved by the tolerance in both directions.
     """
     # 1. Move the point away from the mean, instead of shrinking the hull.
-    found = support.found
+    contacts = support.contacts
     x, y = (
         ((value - SHRINK * support.mean[..., axis]) * BLOW_UP)[..., None]
         for axis, value in enumerate(centre)
     )
     # 2. Corners to its left and right; corners within the tolerance count on both sides.
-    touch = torch.cat((found.touch, found.touch), -1)
-    dx = torch.cat((found.x0 - x, found.x1 - x), -1)
+    touch = torch.cat((contacts.touch, contacts.touch), -1)
+    dx = torch.cat((contacts.x0 - x, contacts.x1 - x), -1)
     distance = dx.abs().clamp(min=TOLERANCE)
     left, right = touch & (dx <= TOLERANCE), touch & (dx >= -TOLERANCE)
     held = (touch & (dx < -TOLERANCE)).any(-1) & (touch & (dx > TOLERANCE)).any(-1)
     # 3. The chords above and below, with the point moved by the tolerance.
-    for reach in (found.y1 - (y + TOLERANCE), (y - TOLERANCE) - found.y0):
+    for reach in (contacts.y1 - (y + TOLERANCE), (y - TOLERANCE) - contacts.y0):
         slope = torch.cat((reach, reach), -1) / distance
         held = held & (chord(slope, left, right) > 0)
     return held
 
 
-def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
+def _hull_mean(contacts: Contacts) -> Float[Tensor, "B Q 2"]:
     """Return the mean of the corners of the contacts' hull; points inside an edge do not count.
 
     Upper corners of the hull come from upper corners of contacts, and lower corners from lower
     corners.
     """
     # 1. Upper and lower corners of the hull.
-    touch = torch.cat((found.touch, found.touch), -1)
-    x = torch.cat((found.x0, found.x1), -1)
-    above, below = torch.cat((found.y1, found.y1), -1), torch.cat((found.y0, found.y0), -1)
+    touch = torch.cat((contacts.touch, contacts.touch), -1)
+    x = torch.cat((contacts.x0, contacts.x1), -1)
+    above = torch.cat((contacts.y1, contacts.y1), -1)
+    below = torch.cat((contacts.y0, contacts.y0), -1)
     upper, lower = _upper_corners(touch, x, above), _upper_corners(touch, x, -below)
     # 2. Their mean, from sums of integers.
     count = (upper.sum(-1) + lower.sum(-1)).clamp(min=1)
@@ -211,15 +212,16 @@ def _shares(
     """Return each support's share of the load, and the point (x, y) where it acts."""
     # 1. A single support takes the whole load, and so does the first support under the centre of
     #    mass.
-    found = support.found
+    contacts = support.contacts
     x, y = centre[0][..., None], centre[1][..., None]
-    over = found.touch & (x - found.x0 > TOLERANCE) & (y - found.y0 > TOLERANCE)
-    over = over & (found.x1 - x > TOLERANCE) & (found.y1 - y > TOLERANCE)
-    over = over | (found.touch & (support.count == 1)[..., None])
+    over = contacts.touch & (x - contacts.x0 > TOLERANCE) & (y - contacts.y0 > TOLERANCE)
+    over = over & (contacts.x1 - x > TOLERANCE) & (contacts.y1 - y > TOLERANCE)
+    over = over | (contacts.touch & (support.count == 1)[..., None])
     first = over & (over.cumsum(-1) == 1)
     directly = over.any(-1, keepdim=True)
     # 2. Otherwise the supports share the load, each at the centre of its contact.
-    middle_x, middle_y = 0.5 * (found.x0 + found.x1).double(), 0.5 * (found.y0 + found.y1).double()
+    middle_x = 0.5 * (contacts.x0 + contacts.x1).double()
+    middle_y = 0.5 * (contacts.y0 + contacts.y1).double()
     sharing = _share_between(support, centre, middle_x, middle_y)
     share = torch.where(directly, first.double(), sharing)
     return share, torch.where(directly, x, middle_x), torch.where(directly, y, middle_y)

@@ -21,7 +21,7 @@ _CHOOSE_EPSILON_GREEDY = declare(
     "triton_choose_epsilon_greedy(Tensor value, Tensor mask, Tensor draw, Tensor place, "
     "Tensor epsilon) -> Tensor",
     **dict.fromkeys(BACKENDS["triton"].runs_on or (), f"{__name__}.triton:choose_epsilon_greedy"),
-    fake=lambda value, mask, *given: mask.new_empty(mask.shape[:-1], dtype=torch.int64),
+    fake=lambda value, mask, *others: mask.new_empty(mask.shape[:-1], dtype=torch.int64),
 )
 
 
@@ -46,8 +46,8 @@ def choose_uniform(
             f"mask should be bool [*batch, A] and uniform [*batch], not {mask.dtype} "
             f"{list(mask.shape)} and {list(uniform.shape)}"
         )
-    found: Tensor = select(_CHOOSE_UNIFORM, backend, mask.device.type)(mask, uniform)
-    return found
+    index: Tensor = select(_CHOOSE_UNIFORM, backend, mask.device.type)(mask, uniform)
+    return index
 
 
 def choose_epsilon_greedy(
@@ -74,7 +74,7 @@ def choose_epsilon_greedy(
     check_tensor("value", value, torch.float32, mask.shape)
     check_tensor("mask", mask, torch.bool, value.shape)
     if resolve(backend, mask.device.type) == "triton":
-        found: Tensor = _CHOOSE_EPSILON_GREEDY(value.detach(), mask, draw, place, epsilon)
-        return found
+        index: Tensor = _CHOOSE_EPSILON_GREEDY(value.detach(), mask, draw, place, epsilon)
+        return index
     best = torch.where(mask, value, -torch.inf).argmax(-1)
     return torch.where(draw < epsilon, choose_uniform(mask, place, backend=backend), best)

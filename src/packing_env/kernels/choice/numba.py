@@ -25,25 +25,25 @@ def _choose(mask, uniform, chosen, start, stop):
         here, total = np.uint64(row * size), np.int32(0)
         for k in range(size):
             total += np.int32(entries[here + np.uint64(k)])
-        left = min(np.int64(np.float64(uniform[row]) * total), np.int64(total) - 1)
-        # 2. Find the block of entries that contains the rank.
-        block, found = 0, 0
+        rank = min(np.int64(np.float64(uniform[row]) * total), np.int64(total) - 1)
+        # 2. Skip blocks before the entry of this rank; from then on, ranks count from the block.
+        block, index = 0, 0
         while block + _WIDTH < size and total:
             part, count = here + np.uint64(block), np.int32(0)
             for k in range(_WIDTH):
                 count += np.int32(entries[part + np.uint64(k)])
-            if count > left:
+            if count > rank:
                 break
-            left -= count
+            rank -= count
             block += _WIDTH
         # 3. The entry.
         for k in range(block, size if total else 0):
             if entries[here + np.uint64(k)]:
-                if left == 0:
-                    found = k
+                if rank == 0:
+                    index = k
                     break
-                left -= 1
-        chosen[row] = found
+                rank -= 1
+        chosen[row] = index
 
 
 def choose_uniform(mask: Tensor, uniform: Tensor) -> Tensor:

@@ -55,8 +55,8 @@ def best_entry(values, line, num_entries, ENTRIES: tl.constexpr):
 def choose_kernel(mask, uniform, chosen, num_entries, ENTRIES: tl.constexpr):
     """Choose a random entry of one row."""
     row = tl.program_id(0).to(tl.int64)
-    found = entry_of_rank(mask + row * num_entries, tl.load(uniform + row), num_entries, ENTRIES)
-    tl.store(chosen + row, found.to(tl.int64))
+    index = entry_of_rank(mask + row * num_entries, tl.load(uniform + row), num_entries, ENTRIES)
+    tl.store(chosen + row, index.to(tl.int64))
 
 
 @triton.jit(do_not_specialize=["num_entries"])
@@ -76,18 +76,18 @@ def explore_kernel(
     line = mask + row * num_entries
     rate = tl.load(epsilon + row) if PER_ROW else tl.load(epsilon)
     if tl.load(draw + row) < rate:
-        found = entry_of_rank(line, tl.load(place + row), num_entries, ENTRIES)
+        index = entry_of_rank(line, tl.load(place + row), num_entries, ENTRIES)
     else:
-        found = best_entry(value + row * num_entries, line, num_entries, ENTRIES)
-    tl.store(chosen + row, found.to(tl.int64))
+        index = best_entry(value + row * num_entries, line, num_entries, ENTRIES)
+    tl.store(chosen + row, index.to(tl.int64))
 
 
 def choose_uniform(mask: Tensor, uniform: Tensor) -> Tensor:
     """Carry out `packing_env.kernels.choose_uniform`."""
     chosen = mask.new_empty(mask.shape[:-1], dtype=torch.int64)
-    given = (mask.contiguous(), uniform.contiguous(), chosen, mask.shape[-1])
+    arguments = (mask.contiguous(), uniform.contiguous(), chosen, mask.shape[-1])
     with torch.cuda.device_of(mask):
-        start(choose_kernel, chosen.numel(), given, _constants(mask))
+        start(choose_kernel, chosen.numel(), arguments, _constants(mask))
     return chosen
 
 
@@ -99,10 +99,10 @@ def choose_epsilon_greedy(
     if per_row := epsilon.numel() > 1:
         epsilon = epsilon.expand(draw.shape)
     entries = (value, mask, draw, place, epsilon)
-    given = (*(entry.contiguous() for entry in entries), chosen, mask.shape[-1])
+    arguments = (*(entry.contiguous() for entry in entries), chosen, mask.shape[-1])
     constants = {**_constants(mask), "PER_ROW": per_row}
     with torch.cuda.device_of(mask):
-        start(explore_kernel, chosen.numel(), given, constants)
+        start(explore_kernel, chosen.numel(), arguments, constants)
     return chosen
 
 

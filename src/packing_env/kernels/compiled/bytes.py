@@ -139,8 +139,8 @@ def _fetch(builder: Any, address: Any) -> Any:
 
 
 def _above(builder: Any, vector: Any, number: Any) -> Any:
-    found = builder.icmp_unsigned(">", vector, _splat(builder, number))
-    return builder.sext(found, _BYTES)
+    above = builder.icmp_unsigned(">", vector, _splat(builder, number))
+    return builder.sext(above, _BYTES)
 
 
 load, store, splat, add = basics(BYTES)

@@ -179,11 +179,11 @@ def source_stamp() -> str:
 
 @cache
 def _source_hash() -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     folder = Path(__file__).parents[1]
     for file in sorted(folder.rglob("*.py")):
-        found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
-    return found.hexdigest()
+        digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

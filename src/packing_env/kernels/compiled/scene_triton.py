@@ -149,7 +149,7 @@ def blocks_kernel(
     bottom, bound, size, lows, corners, depths, cells, window_x, window_y,
     ACROSS: tl.constexpr, LATTICE: tl.constexpr,
 ):  # fmt: skip
-    """Write the lowest cell of each block, the list of blocks, and the size of the finite cells.
+    """Write the lowest cell of each block, the list of blocks, and the extent of the finite cells.
 
     A program has one surface. No finite cell lies beyond ``bound``. The list leaves out blocks
     without finite cells; it is padded with blocks that never bind.

@@ -196,7 +196,8 @@ def unknown_dtypes(layout: Any) -> list[str]:
 def reader(layout: Any) -> Callable[..., Any]:
     """Return a function ``f(words)`` for kernels: it makes a table from an array of words.
 
-    If the layout leaves dtypes open, it is ``f(words, like)``: the arrays ``like`` have the dtypes.
+    If the layout leaves dtypes open, the function is ``f(words, like)``; the arrays ``like`` have
+    these dtypes.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

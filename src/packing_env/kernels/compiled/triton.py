@@ -224,6 +224,7 @@ def gaps_kernel(
     z - tolerance. If the item leaves the container, z is +inf and the count 0. If ``peak`` (the
     items' highest points) is given, z is also +inf above the lid.
     """
+    # 1. This program's placements, the cells below them, and the blocks of its surface.
     row, plane, surface, first_x, first_y, nx, ny = tile_of(
         scene, orientations, POINTS, TILE_Y, LATTICE
     )
@@ -243,7 +244,7 @@ def gaps_kernel(
     number = tl.where(walked, tl.load(scene.size + surface * 3 + 2), 0)
     blocks = (scene.corners + listed, scene.depths + listed, number)
     place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y + thread * 0
-    # 1. The initial value: with COUNT, the bar that supporting cells must reach; otherwise -inf.
+    # 2. The initial value: with COUNT, the bar that supporting cells must reach; otherwise -inf.
     bar, counts = (), ()
     for i in tl.static_range(ROWS):
         if COUNT:
@@ -254,13 +255,13 @@ def gaps_kernel(
             none = tl.full([1, columns, LATTICE.threads], -float("inf"), tl.float32)
             bar = changed(bar, i, none)
         counts = changed(counts, i, tl.full([1, columns, LATTICE.threads], 0, tl.int32))
-    # 2. Start from a lower bound of each rest height: then fewer blocks can bind.
+    # 3. Start from a lower bound of each rest height: then fewer blocks can bind.
     if not COUNT:
         bar = floors_of(bar, floors, blocks, thread, LATTICE)
         for i in tl.static_range(ROWS):
             rest = tl.max(bar[i], axis=2, keep_dims=True)
             bar = changed(bar, i, tl.where((x + i < nx) & (y < ny), rest, float("inf")))
-    # 3. Evaluate, cell by cell, the blocks that can bind or support at any placement.
+    # 4. Evaluate, cell by cell, the blocks that can bind or support at any placement.
     for first in range(0, number, LATTICE.threads):
         marks = binding(bar, tops, blocks, first, thread, LATTICE, COUNT)
         while marks != 0:
@@ -271,12 +272,12 @@ def gaps_kernel(
             below_it = cells + block * (LATTICE.side * LATTICE.side)
             parts = block_of(bar, under, below_it, LATTICE, COUNT)
             bar, counts = joined(bar, counts, parts, COUNT)
-    # 4. Write the results of each placement.
+    # 5. Write the results of each placement.
     for i in tl.static_range(ROWS):
         inside, there = (x + i < nx) & (y < ny), (x + i < LATTICE.xs) & (y < LATTICE.ys)
         if COUNT:
-            held = tl.sum(counts[i], axis=2, keep_dims=True)
-            tl.store(count + place + i * LATTICE.ys, tl.where(inside, held, 0), mask=there)
+            total = tl.sum(counts[i], axis=2, keep_dims=True)
+            tl.store(count + place + i * LATTICE.ys, tl.where(inside, total, 0), mask=there)
         else:
             rest = _closed(bar[i], inside, peak, plane, lid)
             tl.store(z + place + i * LATTICE.ys, rest, mask=there)

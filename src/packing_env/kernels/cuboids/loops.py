@@ -82,8 +82,8 @@ def scan_counts(ground, masks, step, tops, counts):
             at = ((v % stride) * columns + v // stride) * lanes
             cells, mask = rows(ground[x], at, n), masks[v]
             for k in range(n):
-                found, cell = count[k], _U8(cells[k] & mask[k])
-                count[k] = kind(found + (kind(1) if cell == top[k] else kind(0)))
+                before, cell = count[k], _U8(cells[k] & mask[k])
+                count[k] = kind(before + (kind(1) if cell == top[k] else kind(0)))
 
 
 @jit
@@ -98,14 +98,14 @@ def scan_edges(ground, masks, depth, step, tops, ups, downs):
             at = ((v % stride) * columns + v // stride) * lanes
             cells, mask, edge = rows(ground[x], at, n), masks[v], kind(v + 1)
             for k in range(n):
-                found, cell = up[k], _U8(cells[k] & mask[k])
-                up[k] = edge if cell == top[k] else found
+                before, cell = up[k], _U8(cells[k] & mask[k])
+                up[k] = edge if cell == top[k] else before
         for v in range(masks.shape[0] - 1, -1, -1):
             at = ((v % stride) * columns + v // stride) * lanes
             cells, mask, edge = rows(ground[x], at, n), masks[v], kind(v)
             for k in range(n):
-                found, cell, here = down[k], _U8(cells[k] & mask[k]), kind(depth[k] - edge)
-                down[k] = here if cell == top[k] else found
+                before, cell, here = down[k], _U8(cells[k] & mask[k]), kind(depth[k] - edge)
+                down[k] = here if cell == top[k] else before
 
 
 @jit
@@ -127,14 +127,14 @@ def scan_ends(ground, depth, step, ends, along):
 def find_rest(tops, masks, stride, raised):
     """Find the maximum over the rows of each window; windows begin in the lattice rows."""
     for i in range(raised.shape[0]):
-        found = raised[i]
-        for k in range(found.size):
-            found[k] = 0
+        highest = raised[i]
+        for k in range(highest.size):
+            highest[k] = 0
         for u in range(min(masks.shape[0], tops.shape[0] - i * stride)):
             top, mask = tops[i * stride + u], masks[u]
-            for k in range(found.size):
-                height, cell = found[k], _U8(top[k] & mask[k])
-                found[k] = cell if cell > height else height
+            for k in range(highest.size):
+                height, cell = highest[k], _U8(top[k] & mask[k])
+                highest[k] = cell if cell > height else height
 
 
 @jit
@@ -146,9 +146,9 @@ def count_support(tops, counts, masks, num, raised, total):
     for u in range(num):
         top, count, mask = tops[u], counts[u], masks[u]
         for k in range(total.size):
-            found, more = total[k], kind(count[k])
+            before, more = total[k], kind(count[k])
             more = more if _U8(top[k] & mask[k]) == raised[k] else kind(0)
-            total[k] = kind(found + more)
+            total[k] = kind(before + more)
 
 
 @jit
@@ -226,8 +226,8 @@ def count_at_level(corner, level, corners):
     for c in range(4):
         cells = corner[c]
         for k in range(corners.size):
-            found = corners[k]
-            corners[k] = _U8(found + (_U8(1) if cells[k] == level[k] else _U8(0)))
+            before = corners[k]
+            corners[k] = _U8(before + (_U8(1) if cells[k] == level[k] else _U8(0)))
 
 
 @jit

@@ -113,8 +113,8 @@ def _corners(line, x, y, w, h, there, rest, AT_HIGHEST: tl.constexpr, GRID: tl.c
     d = ground_at(line, x + w - 1, y + h - 1, there, GRID)
     highest = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
     bar = highest if AT_HIGHEST else rest
-    found = (a == bar).to(tl.int32) + (b == bar).to(tl.int32)
-    return found + (c == bar).to(tl.int32) + (d == bar).to(tl.int32), highest == rest
+    count = (a == bar).to(tl.int32) + (b == bar).to(tl.int32)
+    return count + (c == bar).to(tl.int32) + (d == bar).to(tl.int32), highest == rest
 
 
 @part

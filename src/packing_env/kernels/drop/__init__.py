@@ -57,8 +57,8 @@ def drop_height(
     # Compiled kernels trust shapes and dtypes.
     check_surfaces(heightmap, bottom, stride, which, size)
     operation = select(_DROP_HEIGHT, backend, heightmap.device.type)
-    found: Tensor = operation(heightmap, bottom, stride, which, size)
-    return found
+    z: Tensor = operation(heightmap, bottom, stride, which, size)
+    return z
 
 
 class DropHeights(NamedTuple):

@@ -51,7 +51,7 @@ _FLAT = 256
 """Number of window cells above which the highest ground is found along y and then along x."""
 
 Phases = namedtuple("Phases", "heights split ridge")
-"""A heightmap split by lattice phase, in one padded line and with four axes; its rows' maxima."""
+"""A heightmap split by lattice phase: a padded line, its view with four axes, and row maxima."""
 
 Ground = namedtuple("Ground", "heightmap heights lowest highest")
 """A heightmap ``[X, Y]``, the `heights` of its `Phases`, and its lowest and highest cell."""
@@ -169,10 +169,10 @@ def is_flat(cells):
 
 @jit
 def drop_plane(z, bottom, size, ground, work, stride):
-    """Fill z [X', Y'] with the rest heights of one orientation, whose size is from `extent`.
+    """Fill z [X', Y'] with the rest heights of one orientation.
 
-    ground is a `Ground` and work comes from :func:`drop_work`. The caller sets
-    ``work.blocks.known[0]`` to False for each new heightmap.
+    ``size`` comes from `extent_of` and ``work`` from :func:`drop_work`; ``ground`` is a `Ground`.
+    The caller sets ``work.blocks.known[0]`` to False for each new heightmap.
     """
     length, width = ground.heightmap.shape
     w, h, base = size

@@ -123,8 +123,8 @@ def map_features(
     chosen = counts[:0] if used is None else used
     tables = scale, counts, _logs(2 * grid.numel(), maps.device), chosen
     numbers = (flat, list(levels), list(bins), list(pool), gaps, height, tolerance, shift)
-    found: Tensor = select(_MAP_FEATURES, backend, maps.device.type)(maps, *numbers, *tables)
-    return found
+    features: Tensor = select(_MAP_FEATURES, backend, maps.device.type)(maps, *numbers, *tables)
+    return features
 
 
 def _check(

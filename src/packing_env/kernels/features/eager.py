@@ -45,7 +45,7 @@ def map_features(
     """Carry out `packing_env.kernels.map_features`."""
     # 1. The whole map.
     cells = maps.int()
-    found = _shape(cells, bins, shift)
+    columns = _shape(cells, bins, shift)
     # 2. Each window in both orientations: minima over its positions, and counts by level.
     area = functional.pad((cells >> shift).cumsum(1).cumsum(2), (1, 0, 1, 0))
     pairs = (list(zip(part[::2], part[1::2], strict=True)) for part in (sizes, gaps))
@@ -63,11 +63,11 @@ def map_features(
             torch.where(gap <= low_gap, z, NONE),
             torch.where(held < NONE, filled, NONE),
         )
-        found += [part.amin(1) for part in minima]
+        columns += [part.amin(1) for part in minima]
         for level in levels:
-            found += [(held <= level).sum(1), (flat <= level).sum(1)]
+            columns += [(held <= level).sum(1), (flat <= level).sum(1)]
     # 3. The parts of the map; then logarithms of counts, scales, and the limit.
-    whole = torch.stack(found + _parts(cells, area, pool), 1)
+    whole = torch.stack(columns + _parts(cells, area, pool), 1)
     logarithm = logs[torch.where(counts, whole, 0).long()]
     features = (torch.where(counts, logarithm, whole.float()) * scale).clamp(max=MOST)
     return torch.where(used[:, None], features, 0.0) if used.shape[0] else features

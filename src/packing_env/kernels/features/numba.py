@@ -176,8 +176,8 @@ def _parts(cells, area, best, shape, pool):
 
 
 @jit
-def _write(best, lines, rows, start, width, tables, found):
-    """Write the features of the maps ``rows`` to their rows of found, by way of ``lines``."""
+def _write(best, lines, rows, start, width, tables, features):
+    """Write the features of the maps ``rows`` to their rows of ``features``, through ``lines``."""
     scale, counts, logs = tables
     most = np.float32(MOST)
     # 1. Numbers of all maps, one feature after the other: these loops are vectorised.
@@ -191,7 +191,7 @@ def _write(best, lines, rows, start, width, tables, found):
                 lines[k, lane] = min(np.float32(best[k, lane]) * factor, most)
     # 2. One map after the other.
     for lane in range(rows.size):
-        row = found[np.uint64(rows[lane])]
+        row = features[np.uint64(rows[lane])]
         for k in range(np.uint64(width)):
             row[start + k] = lines[k, lane]
 
@@ -214,18 +214,20 @@ def _features(
     tolerance,
     shift,
     tables,
-    found,
+    features,
     start,
     stop,
 ):
-    """Fill found for the blocks start <= block < stop; each has ``LANES`` of the ``used`` maps."""
+    """Fill ``features`` for the blocks start <= block < stop, ``LANES`` ``used`` maps each."""
+    # 1. Positions of the features of the whole map, of each window, and of the parts.
     _, x_cells, y_cells = maps.shape
     shape, parts = (x_cells, y_cells, shift), (pool[0], pool[1])
     longest = 1
     for k in range(sizes.size):
         longest = max(longest, (sizes[k] + 1) // _HALF)
     width, head = FIXED + 2 * levels.size, SHAPE + bins.size
-    tail = found.shape[1] - head - sizes.size // 2 * width
+    tail = features.shape[1] - head - sizes.size // 2 * width
+    # 2. Scratch, passed by address: line 1 of ``rows`` holds the cells of the block's maps.
     rows = np.empty((longest + 1, x_cells * y_cells, LANES), np.int16)
     area = np.zeros(((x_cells + 1) * (y_cells + 1), LANES), np.int16)
     peaks = np.empty((x_cells * y_cells, LANES), np.int16)
@@ -234,22 +236,24 @@ def _features(
     places = rows.ctypes.data, peaks.ctypes.data, area.ctypes.data, best.ctypes.data
     cells = places[0] + x_cells * y_cells * SIZE
     for block in range(start, stop):
-        chosen = used[block * LANES : (block + 1) * LANES]
+        # 3. Copy the block's maps side by side, one per lane; surplus lanes repeat the last map.
+        block_maps = used[block * LANES : (block + 1) * LANES]
         for lane in range(LANES):
-            which = chosen[min(lane, chosen.size - 1)]
+            which = block_maps[min(lane, block_maps.size - 1)]
             for x in range(x_cells):
                 for y in range(y_cells):
                     rows[1, x * y_cells + y, lane] = maps[which, x, y]
+        # 4. Compute and write the features, group by group.
         _shape(cells, places[3], shape, bins)
-        _write(best, lines, chosen, 0, head, tables, found)
+        _write(best, lines, block_maps, 0, head, tables, features)
         _prepare(places[0], places[2], shape, longest)
         for k in range(sizes.size // 2):
             size = sizes[2 * k], sizes[2 * k + 1]
             slack = height, tolerance, limits[k, 0], limits[k, 1], limits[k, 2]
             _window(places[0], places[1], places[2], places[3], shape, size, slack, levels)
-            _write(best, lines, chosen, head + k * width, width, tables, found)
+            _write(best, lines, block_maps, head + k * width, width, tables, features)
         _parts(cells, places[2], places[3], shape, parts)
-        _write(best, lines, chosen, found.shape[1] - tail, tail, tables, found)
+        _write(best, lines, block_maps, features.shape[1] - tail, tail, tables, features)
     _keep(rows, area, peaks, best)
 
 
@@ -270,7 +274,7 @@ def map_features(
 ) -> Tensor:
     """Carry out `packing_env.kernels.map_features`."""
     new = maps.new_zeros if len(used) else maps.new_empty
-    found = new(len(maps), len(scale), dtype=torch.float32)
+    features = new(len(maps), len(scale), dtype=torch.float32)
     # NumPy on the CPU, so no device is waited for
     rows = np.flatnonzero(array(used)) if len(used) else np.arange(len(maps))
     numbers = (np.array(values, np.int64) for values in (sizes, levels, bins, pool))
@@ -279,6 +283,6 @@ def map_features(
     limits = np.column_stack([np.array(gaps, np.int64).reshape(-1, 2), np.array(factors, np.int64)])
     tables = array(scale), array(counts), array(logs)
     arguments = (array(maps), rows, *numbers, limits, height, tolerance, shift)
-    arguments += (tables, found.numpy())
+    arguments += (tables, features.numpy())
     run(_features, arguments, -(-len(rows) // LANES), maps.numel() * len(sizes))
-    return found
+    return features

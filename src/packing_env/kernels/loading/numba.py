@@ -42,9 +42,9 @@ def _find_neighbours(space, load, near):
             # The block's opposite face lies in the plane of the face and overlaps it.
             for far in range(2 if along_b and along_c else 0):
                 if space[a + 3 * far] == placed[p, a + 3 * (1 - far)]:
-                    found = near[2 * a + far, 0] + 1
-                    near[2 * a + far, found] = p
-                    near[2 * a + far, 0] = found
+                    count = near[2 * a + far, 0] + 1
+                    near[2 * a + far, count] = p
+                    near[2 * a + far, 0] = count
 
 
 @jit
@@ -92,12 +92,12 @@ def _usable(sides, space, room):
 
 
 @jit
-def _insert(chosen, value, found, rank, block, low):
+def _insert(chosen, value, num_best, rank, block, low):
     """Insert a block into the best blocks by its rank; return the number of best blocks."""
     # 1. If the list is full, accept only blocks that beat its last block.
-    place = min(found, value.size - 1)
-    if found == value.size and rank <= value[place]:
-        return found
+    place = min(num_best, value.size - 1)
+    if num_best == value.size and rank <= value[place]:
+        return num_best
     # 2. Move worse blocks on.
     while place > 0 and value[place - 1] < rank:
         value[place] = value[place - 1]
@@ -108,7 +108,7 @@ def _insert(chosen, value, found, rank, block, low):
     chosen[place, 0] = block
     for a in range(3):
         chosen[place, 1 + a] = low[a]
-    return min(found + 1, value.size)
+    return min(num_best + 1, value.size)
 
 
 @jit
@@ -156,16 +156,16 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
     scratch, pile, _ = memory
     near, low = scratch.near, scratch.low
     chosen, value = best
-    found, last, stage = np.int64(0), value.size - 1, stage_of(space)
+    num_best, last, stage = np.int64(0), value.size - 1, stage_of(space)
     _find_neighbours(space, load, near)
     ruled = problem.rules.active
     if ruled and not observe(space, corner, problem.rules, pile):
-        return found
+        return num_best
     # 2. Rank blocks by descending worth until no other block can be among the best.
     for k in range(num_active):
         b = np.int64(active[k])
         sides, worth = blocks.sides[b], blocks.worth[b]
-        if found > last and worth <= value[last]:
+        if num_best > last and worth <= value[last]:
             break
         if problem.rules.stages > 1 and _stage_of_block(b, problem) != stage:
             continue
@@ -177,14 +177,14 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
         # Contact takes the most time, so bound the rank first.
         bound = worth * _usable(sides, space, room)
         most = _contact(low, sides, space, room.container, load[0], None)
-        if found > last and bound * most**4 <= value[last]:
+        if num_best > last and bound * most**4 <= value[last]:
             continue
         rank = bound * _contact(low, sides, space, room.container, load[0], near) ** 4
-        better = found <= last or rank > value[last]
+        better = num_best <= last or rank > value[last]
         if not better or not is_allowed(b, low, problem, pile):
             continue
-        found = _insert(chosen, value, found, rank, b, low)
-    return found
+        num_best = _insert(chosen, value, num_best, rank, b, low)
+    return num_best
 
 
 @jit
@@ -201,9 +201,9 @@ def _best_blocks(problem, candidates, opened, load, left, memory, best):
         at, corner = next_space(spaces, num_spaces, problem.room.container, far)
         space = spaces[at]
         if _takes_a_box(space, left, problem):
-            found = _rank_blocks(problem, candidates, space, corner, load, memory, best)
-            if found:
-                return found, num_spaces
+            num_best = _rank_blocks(problem, candidates, space, corner, load, memory, best)
+            if num_best:
+                return num_best, num_spaces
         # No block of this stage fits: the next stage comes, or the last space takes its place.
         if stage_of(space) + 1 < problem.rules.stages:
             space[6] += 2
@@ -216,7 +216,7 @@ def _best_blocks(problem, candidates, opened, load, left, memory, best):
 @jit
 def _available(blocks, left, source, number, target):
     """Copy the blocks for which enough boxes are left, in order; return their number."""
-    kept = 0
+    num_available = 0
     for n in range(number):
         b, enough = source[n], True
         for k in range(blocks.types.shape[1]):
@@ -227,9 +227,9 @@ def _available(blocks, left, source, number, target):
                 enough = False
                 break
         if enough:
-            target[kept] = b
-            kept += 1
-    return kept
+            target[num_available] = b
+            num_available += 1
+    return num_available
 
 
 @jit
@@ -244,11 +244,11 @@ def _complete(problem, candidates, opened, load, left, memory, halt):
     # The number of boxes only falls, so the list of available blocks only shrinks.
     while num_placed < placed.shape[0] and not halt[0]:
         num_active = _available(problem.blocks, left, active, num_active, active)
-        found, num_spaces = _best_blocks(
+        num_best, num_spaces = _best_blocks(
             problem, (active, num_active), (spaces, num_spaces), (placed, num_placed), left,
             memory, (one, rank),
         )  # fmt: skip
-        if not found:
+        if not num_best:
             break
         added += problem.blocks.volume[one[0, 0]]
         load = placed, num_placed

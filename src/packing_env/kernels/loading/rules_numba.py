@@ -48,9 +48,9 @@ def _in_way(box, other, door):
 
 
 @jit
-def _may_rest(kind, rules, pile, found):
+def _may_rest(kind, rules, pile, num_contacts):
     """Return whether the rules allow a box of a type to rest on the entries that it touches."""
-    for k in range(found):
+    for k in range(num_contacts):
         below = pile.kind[pile.contacts[k, 0]]
         if below < 0:  # the deck, or a pre-placed box
             if rules.on_like[kind] and pile.boxes[pile.contacts[k, 0], 5] > 0:
@@ -130,19 +130,23 @@ def load_below(n, weight, rules, pile):
 
 
 @jit
-def _add(box, kind, weight, pile, found):
+def _add(box, kind, weight, pile, num_contacts):
     """Enter a cuboid with its contacts; return False if the pile has no room for them."""
     n = pile.size[0]
     start = pile.first[n]
-    if n + 1 >= pile.first.size or start + found > pile.on.size or found > pile.contacts.shape[0]:
+    if (
+        n + 1 >= pile.first.size
+        or start + num_contacts > pile.on.size
+        or num_contacts > pile.contacts.shape[0]
+    ):
         return False
     for a in range(6):
         pile.boxes[n, a] = box[a]
     pile.kind[n], pile.weights[n], pile.borne[n] = kind, weight, 0
     pile.total[0] += weight
-    for k in range(found if box[2] > 0 else 0):
+    for k in range(num_contacts if box[2] > 0 else 0):
         pile.on[start + k] = pile.contacts[k, 0]
-    pile.first[n + 1] = start + (found if box[2] > 0 else 0)
+    pile.first[n + 1] = start + (num_contacts if box[2] > 0 else 0)
     pile.near[pile.num_near[0]] = n
     pile.num_near[0] += 1
     pile.size[0] = n + 1
@@ -166,12 +170,12 @@ def retreat(pile, rules, count):
 @jit
 def enter_box(box, kind, rules, pile, judge):
     """Enter one box; with ``judge``, return whether it is allowed."""
-    found = 0
+    num_contacts = 0
     if judge or rules.below:
-        holds, found = stands(box, rules, pile)
-        if found > pile.contacts.shape[0]:
+        holds, num_contacts = stands(box, rules, pile)
+        if num_contacts > pile.contacts.shape[0]:
             return False
-        if judge and not (holds and _may_rest(kind, rules, pile, found)):
+        if judge and not (holds and _may_rest(kind, rules, pile, num_contacts)):
             return False
         if judge and (is_cut_off(box, rules) or not _has_way(box, kind, rules, pile)):
             return False
@@ -179,7 +183,7 @@ def enter_box(box, kind, rules, pile, judge):
     weight = rules.weight[kind]
     if judge and pile.total[0] + weight > rules.weight_limit:
         return False
-    if not _add(box, kind, weight, pile, found):
+    if not _add(box, kind, weight, pile, num_contacts):
         return False
     return not rules.below or load_below(n, weight, rules, pile)[0] or not judge
 
@@ -210,8 +214,8 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
     if judge and (low[2] > 0 or rules.deck):
         box[0], box[3] = low[0], low[0] + sides[0] * repeats[0]
         box[1], box[4] = low[1], low[1] + sides[1] * repeats[1]
-        found, area = find_contacts(box, pile)
-        if found == 0:
+        num_contacts, area = find_contacts(box, pile)
+        if num_contacts == 0:
             return False
         # If the base of the layer is wholly supported, so is each box.
         whole = area >= (box[3] - box[0]) * (box[4] - box[1])

@@ -147,12 +147,12 @@ def _split(space, block, fresh, num, problem):
 
 
 @jit
-def _bridge(one, other, found, fresh, num, least):
+def _bridge(one, other, old, fresh, num, least):
     """Add the spaces over the common floor of two spaces; return the number of fresh spaces.
 
-    ``found`` holds the spaces that stay, and their number.
+    ``old`` holds the spaces that stay, and their number.
     """
-    spaces, kept = found
+    spaces, num_kept = old
     top = min(one[5], other[5])
     for a in range(2):
         b = 1 - a
@@ -167,7 +167,7 @@ def _bridge(one, other, found, fresh, num, least):
         joint[2], joint[5], joint[6] = one[2], top, 1
         # 2. Skip a space that another space contains.
         hidden = _inside(joint, one) or _inside(joint, other)
-        for s in range(kept):
+        for s in range(num_kept):
             hidden = hidden or _inside(joint, spaces[s])
         for j in range(num):
             hidden = hidden or _inside(joint, fresh[j])
@@ -176,7 +176,7 @@ def _bridge(one, other, found, fresh, num, least):
 
 
 @jit
-def _join_floors(problem, spaces, kept, top, fresh, num):
+def _join_floors(problem, spaces, num_kept, top, fresh, num):
     """Add the spaces over joint floors at the height of a new top; return the numbers of spaces.
 
     Their floors are the largest rectangles in the union of the tops. Joint rectangles of two
@@ -187,16 +187,16 @@ def _join_floors(problem, spaces, kept, top, fresh, num):
     i = np.int64(0)
     while i < num:
         if fresh[i, 2] == top:
-            for s in range(kept):
+            for s in range(num_kept):
                 if spaces[s, 2] == top:
-                    num = _bridge(fresh[i], spaces[s], (spaces, kept), fresh, num, least)
+                    num = _bridge(fresh[i], spaces[s], (spaces, num_kept), fresh, num, least)
             for j in range(i):
                 if fresh[j, 2] == top:
-                    num = _bridge(fresh[i], fresh[j], (spaces, kept), fresh, num, least)
+                    num = _bridge(fresh[i], fresh[j], (spaces, num_kept), fresh, num, least)
         i += 1
     # 2. Leave out old spaces inside a fresh space.
     rest = np.int64(0)
-    for s in range(kept):
+    for s in range(num_kept):
         hidden = False
         for j in range(num if spaces[s, 2] == top else 0):
             hidden = hidden or _inside(spaces[s], fresh[j])
@@ -207,13 +207,13 @@ def _join_floors(problem, spaces, kept, top, fresh, num):
 
 
 @jit
-def _hide_in_spaces(spaces, kept, block, fresh, num):
+def _hide_in_spaces(spaces, num_kept, block, fresh, num):
     """Set the floor of each fresh space to -1 if a space that stays makes it superfluous.
 
     A part of a space ends at a face of the block, and a space around it ends there, too. Joint
     floors were compared with all spaces when they were made. So only spaces beside the block count.
     """
-    for s in range(kept):
+    for s in range(num_kept):
         beside = True
         for a in range(3):
             beside = beside and spaces[s, a] <= block[3 + a] and spaces[s, 3 + a] >= block[a]
@@ -245,7 +245,7 @@ def cut(problem, spaces, num_spaces, block, cutting):
     """Take a block out of the spaces; return their number. Spaces beyond the array are lost."""
     fresh = cutting.fresh
     # 1. Replace spaces that meet the block by their parts beside it.
-    kept, num = np.int64(0), np.int64(0)
+    num_kept, num = np.int64(0), np.int64(0)
     for s in range(num_spaces):
         met = True
         for a in range(3):
@@ -253,21 +253,21 @@ def cut(problem, spaces, num_spaces, block, cutting):
         if met:
             num = _split(spaces[s], block, fresh, num, problem)
         else:
-            copy(spaces[s], spaces[kept])
-            kept += 1
+            copy(spaces[s], spaces[num_kept])
+            num_kept += 1
     # 2. Join floors at one height; with clearances there is a gap between them.
     rules = problem.rules
     if rules.active and rules.support >= 1.0 and rules.gap[0] == 0:
-        kept, num = _join_floors(problem, spaces, kept, block[5], fresh, num)
+        num_kept, num = _join_floors(problem, spaces, num_kept, block[5], fresh, num)
     # 3. Add the parts that no other space makes superfluous.
-    _hide_in_spaces(spaces, kept, block, fresh, num)
+    _hide_in_spaces(spaces, num_kept, block, fresh, num)
     for face in range(6):
         _hide_in_parts(face, block, cutting, num)
     for i in range(num):
-        if fresh[i, 6] >= 0 and kept < spaces.shape[0]:
-            copy(fresh[i], spaces[kept])
-            kept += 1
-    return kept
+        if fresh[i, 6] >= 0 and num_kept < spaces.shape[0]:
+            copy(fresh[i], spaces[num_kept])
+            num_kept += 1
+    return num_kept
 
 
 @jit

@@ -14,7 +14,7 @@ def find_contacts(box, pile):
 
     ``pile.contacts [C, 5]`` holds the entry below and the shared rectangle ``(x0, y0, x1, y1)``.
     """
-    found, area = 0, np.int64(0)
+    num_contacts, area = 0, np.int64(0)
     boxes, contacts = pile.boxes, pile.contacts
     for k in range(pile.num_near[0]):
         m = pile.near[k]
@@ -24,19 +24,19 @@ def find_contacts(box, pile):
         y0, y1 = max(box[1], boxes[m, 1]), min(box[4], boxes[m, 4])
         if x0 < x1 and y0 < y1:
             area += (x1 - x0) * (y1 - y0)
-            if found < contacts.shape[0]:
-                contacts[found, 0] = m
-                contacts[found, 1], contacts[found, 2] = x0, y0
-                contacts[found, 3], contacts[found, 4] = x1, y1
-            found += 1
-    return found, area
+            if num_contacts < contacts.shape[0]:
+                contacts[num_contacts, 0] = m
+                contacts[num_contacts, 1], contacts[num_contacts, 2] = x0, y0
+                contacts[num_contacts, 3], contacts[num_contacts, 4] = x1, y1
+            num_contacts += 1
+    return num_contacts, area
 
 
 @jit
-def _is_over_hull(box, rules, pile, found):
+def _is_over_hull(box, rules, pile, num_contacts):
     """Return whether the centre of a box, with its margin, is over the hull of its contacts."""
     # 1. The centre in whole steps, ``fine`` to a unit.
-    contacts, count = pile.contacts, min(found, pile.contacts.shape[0])
+    contacts, count = pile.contacts, min(num_contacts, pile.contacts.shape[0])
     x, y = rules.fine // 2 * (box[0] + box[3]), rules.fine // 2 * (box[1] + box[4])
     if rules.margin < 0:
         return contacts_hold(contacts, count, rules.fine, 0, x, y)
@@ -56,11 +56,11 @@ def stands(box, rules, pile):
     """Return whether a box stands, and the number of its contacts; 0 on the floor."""
     if box[2] == 0 and not rules.deck:
         return True, 0
-    found, area = find_contacts(box, pile)
+    num_contacts, area = find_contacts(box, pile)
     base = (box[3] - box[0]) * (box[4] - box[1])
     short = area < base if rules.support >= 1.0 else area < rules.support * base
-    if found == 0 or short:
-        return False, found
+    if num_contacts == 0 or short:
+        return False, num_contacts
     if area >= base or not rules.hull:
-        return True, found
-    return _is_over_hull(box, rules, pile, found), found
+        return True, num_contacts
+    return _is_over_hull(box, rules, pile, num_contacts), num_contacts

@@ -13,7 +13,7 @@ _PLACEMENT_PLANES = declare(
     "triton_placement_planes(Tensor rest, Tensor sums, Tensor size, Tensor peak, int stride) "
     "-> Tensor",
     **dict.fromkeys(BACKENDS["triton"].runs_on or (), f"{__name__}.triton:placement_planes"),
-    fake=lambda rest, *given: rest.new_empty(*rest.shape[:2], 3, *rest.shape[2:]),
+    fake=lambda rest, *others: rest.new_empty(*rest.shape[:2], 3, *rest.shape[2:]),
 )
 
 
@@ -41,6 +41,6 @@ def placement_planes(
     """
     sums = eager.window_sums(heightmap)
     if resolve(backend, rest.device.type) == "triton":
-        found: Tensor = _PLACEMENT_PLANES(rest, sums, size, peak, stride)
-        return found
+        images: Tensor = _PLACEMENT_PLANES(rest, sums, size, peak, stride)
+        return images
     return eager.placement_planes(rest, sums, size, peak, stride)

@@ -31,6 +31,7 @@ def planes_kernel(
     STRIDE: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
     """Write the three images of a few placements; ``planes`` is the number of planes per row."""
+    # 1. The placements of this program, and the sides of the window in cells.
     places = xs * ys
     tiles = tl.cdiv(places, POINTS)
     plane, tile = (tl.program_id(0) // tiles).to(tl.int64), tl.program_id(0) % tiles
@@ -40,6 +41,7 @@ def planes_kernel(
         cells_of(tl.load(sides + plane * side_pitch), across),
         cells_of(tl.load(sides + plane * side_pitch + 1), along),
     )
+    # 2. The sum of the heights under each window, from four entries of the table.
     x, y = point // ys * STRIDE, point % ys * STRIDE
     x_end, y_end = tl.minimum(x + w, across), tl.minimum(y + h, along)
     table, pitch = sums + plane // planes * ((across + 1) * (along + 1)), along + 1
@@ -47,6 +49,7 @@ def planes_kernel(
     total = total - tl.load(table + x * pitch + y_end, mask=on, other=0.0)
     total = total - tl.load(table + x_end * pitch + y, mask=on, other=0.0)
     total = total + tl.load(table + x * pitch + y, mask=on, other=0.0)
+    # 3. Rest height, height after the placement, and mean gap; all are 1 if illegal (z = 1).
     z = tl.load(rest + plane * places + point, mask=on, other=1.0)
     gap = tl.where(z < 1.0, z - tl.div_rn(total, (w * h).to(tl.float32)), 1.0)
     target = images + plane * 3 * places + point
@@ -60,12 +63,12 @@ def placement_planes(rest: Tensor, sums: Tensor, size: Tensor, peak: Tensor, str
     rows, planes, xs, ys = rest.shape
     images = rest.new_empty(rows, planes, 3, xs, ys)
     size, peak = _evenly(size), _evenly(peak[..., None])
-    given = (rest.contiguous(), sums.contiguous(), size, peak, images)
+    arguments = (rest.contiguous(), sums.contiguous(), size, peak, images)
     pitches = (size.stride(1), peak.stride(1))
     sizes = (*pitches, planes, xs, ys, *(side - 1 for side in sums.shape[1:]))
     programs = rows * planes * triton.cdiv(xs * ys, POINTS)
     with torch.cuda.device_of(rest):
-        start(planes_kernel, programs, (*given, *sizes), {"STRIDE": stride, "POINTS": POINTS})
+        start(planes_kernel, programs, (*arguments, *sizes), {"STRIDE": stride, "POINTS": POINTS})
     return images
 
 

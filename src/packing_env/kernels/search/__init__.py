@@ -93,7 +93,7 @@ def lowest_placements(
     counts = [search.stride, search.pooled, rule, PATIENCE]
     lengths = [search.lid, search.tolerance, *search.scale]
     tensors = [getattr(items, field.name) for field in fields(items)]
-    found: tuple[Tensor, Tensor, Tensor] = _LOWEST(
+    lowest: tuple[Tensor, Tensor, Tensor] = _LOWEST(
         heightmap, item_id, there, tensors, counts, lengths
     )
-    return found
+    return lowest

@@ -212,10 +212,10 @@ def _first_place(p, x, planes, task):
 @jit
 def _argmin(values, count):
     """Return the index of the smallest of the first `count` integers; ties go to the first."""
-    found = 0
+    best = 0
     for i in range(1, count):
-        found = i if values[i] < values[found] else found
-    return found
+        best = i if values[i] < values[best] else best
+    return best
 
 
 @jit

@@ -55,7 +55,7 @@ def split_spaces(
     check_tensor("placed", placed, torch.bool, (batch,))
     check_tensor("smallest", smallest, torch.int32, ())
     check_tensor("spaces", spaces, torch.int32, (batch, *spaces.shape[1:2], 6))
-    found: tuple[Tensor, Tensor] = select(_SPLIT_SPACES, backend, spaces.device.type)(
+    result: tuple[Tensor, Tensor] = select(_SPLIT_SPACES, backend, spaces.device.type)(
         spaces, box, placed, smallest
     )
-    return found
+    return result

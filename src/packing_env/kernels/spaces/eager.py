@@ -34,16 +34,16 @@ def split_spaces(
     pieces, usable = _pieces(spaces, box, smallest)
     usable = usable & cut[..., None] & ~_inscribed(spaces, pieces)
     # 2. The new list: unchanged spaces first, then remainders.
-    kept = (spaces[..., 3] > spaces[..., 0]) & ~cut
+    uncut = (spaces[..., 3] > spaces[..., 0]) & ~cut
     listed = torch.cat((spaces, pieces.flatten(1, 2)), 1)
-    flags = torch.cat((kept, usable.flatten(1)), 1)
+    flags = torch.cat((uncut, usable.flatten(1)), 1)
     # 3. Close the gaps.
     place = flags.cumsum(1) - 1
     # An additional entry takes the spaces that do not fit.
     target = torch.where(flags & (place < capacity), place, capacity)
-    found = spaces.new_zeros(spaces.shape[0], capacity + 1, 6)
-    found = found.scatter(1, target[..., None].expand(listed.shape), listed)[:, :capacity]
-    return found.contiguous(), (flags.sum(1) - capacity).clamp(min=0)
+    remaining = spaces.new_zeros(spaces.shape[0], capacity + 1, 6)
+    remaining = remaining.scatter(1, target[..., None].expand(listed.shape), listed)[:, :capacity]
+    return remaining.contiguous(), (flags.sum(1) - capacity).clamp(min=0)
 
 
 def _overlaps(spaces: Tensor, box: Tensor) -> Bool[Tensor, "B E"]:
@@ -86,10 +86,10 @@ def _inscribed(spaces: Tensor, pieces: Tensor) -> Bool[Tensor, "B E 5"]:
     total = holds[0].to(torch.int8)
     for bound in holds[1:]:
         total = total + bound
-    found = []
+    inscribed = []
     for index, (_, moved) in enumerate(PIECES):
         value = pieces[:, :, None, index, moved]
         now = value >= other[moved] if moved < 3 else value <= other[moved]
         within = total - holds[moved].to(torch.int8) + now == 6
-        found.append(within.sum(-1) > 1)  # its own space is one of them
-    return torch.stack(found, -1)
+        inscribed.append(within.sum(-1) > 1)  # its own space is one of them
+    return torch.stack(inscribed, -1)

@@ -15,12 +15,12 @@ def _num_containing(bounds, count, piece):
     """Count the first spaces that contain the remainder; without branches, so it vectorises."""
     x0, y0, z0 = piece[0], piece[1], piece[2]
     x1, y1, z1 = piece[3], piece[4], piece[5]
-    found = np.int32(0)
+    number = np.int32(0)
     for j in range(count):
         lower = (x0 >= bounds[0, j]) & (y0 >= bounds[1, j]) & (z0 >= bounds[2, j])
         upper = (x1 <= bounds[3, j]) & (y1 <= bounds[4, j]) & (z1 <= bounds[5, j])
-        found += np.int32(lower & upper)
-    return found
+        number += np.int32(lower & upper)
+    return number
 
 
 @jit
@@ -40,8 +40,8 @@ def _piece_of(space, box, index, piece):
 
 
 @jit
-def _split_row(spaces, box, smallest, bounds, cut, piece, found):
-    """Write the new list of one container into found (zeros); return how many did not fit."""
+def _split_row(spaces, box, smallest, bounds, cut, piece, listed):
+    """Write the new list of a container into ``listed`` (zeros); return how many did not fit."""
     # 1. Spaces that the box does not cut stay, in their order.
     capacity = spaces.shape[0]
     count, num_cut, num = 0, 0, 0
@@ -57,7 +57,7 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):
             cut[num_cut] = count
             num_cut += 1
         else:
-            _copy(spaces[count], found[num])
+            _copy(spaces[count], listed[num])
             num += 1
         count += 1
     # 2. Add the remainders of the cut spaces, unless they lie in an old space other than their own.
@@ -68,14 +68,14 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):
             if side >= smallest and _num_containing(bounds, count, piece) == 1:
                 # Beyond the capacity of the list they are only counted.
                 if num < capacity:
-                    _copy(piece, found[num])
+                    _copy(piece, listed[num])
                 num += 1
     return max(0, num - capacity)
 
 
 @kernel
-def _split(spaces, box, placed, smallest, found, dropped, start, stop):
-    """Fill ``found`` and dropped for the rows start <= b < stop."""
+def _split(spaces, box, placed, smallest, lists, dropped, start, stop):
+    """Fill ``lists`` and ``dropped`` for the rows start <= b < stop."""
     # Scratch of a thread.
     capacity = spaces.shape[1]
     bounds = np.empty((6, capacity), np.int32)
@@ -85,21 +85,21 @@ def _split(spaces, box, placed, smallest, found, dropped, start, stop):
         dropped[b] = 0
         # Rows without a box keep their list.
         if placed[b]:
-            found[b] = 0
-            dropped[b] = _split_row(spaces[b], box[b], smallest[0], bounds, cut, piece, found[b])
+            lists[b] = 0
+            dropped[b] = _split_row(spaces[b], box[b], smallest[0], bounds, cut, piece, lists[b])
         else:
             # In a loop: to copy an array at once, numba would compile error messages for seconds.
             for j in range(capacity):
-                _copy(spaces[b, j], found[b, j])
+                _copy(spaces[b, j], lists[b, j])
 
 
 def split_spaces(
     spaces: Tensor, box: Tensor, placed: Tensor, smallest: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Carry out `packing_env.kernels.split_spaces`."""
-    found = spaces.new_empty(spaces.shape)
+    lists = spaces.new_empty(spaces.shape)
     dropped = spaces.new_empty(spaces.shape[0], dtype=torch.int64)
     arrays = (array(spaces), array(box), array(placed), array(smallest.reshape(1)))
     batch, capacity, _ = spaces.shape
-    run(_split, (*arrays, found.numpy(), dropped.numpy()), batch, batch * capacity * capacity)
-    return found, dropped
+    run(_split, (*arrays, lists.numpy(), dropped.numpy()), batch, batch * capacity * capacity)
+    return lists, dropped

@@ -45,8 +45,8 @@ _OPERATIONS = {
 def _compiled(name: str) -> Callable[..., Any]:
     """Import a compiled function or class by its ``module:name``; this imports numba."""
     module, function = name.split(":")
-    found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), function)
-    return found
+    compiled: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), function)
+    return compiled
 
 
 def _declared(name: str, arguments: str) -> Any:
@@ -71,8 +71,9 @@ _close_lid = declare(
     cpu="packing_env.kernels.step.heights:close_lid",
 )
 _list_lowest = declare(
-    "numba_step_list_lowest(Tensor[] found, Tensor[] fresh, Tensor[] tables, Tensor(a!)[] kept,"
-    " Tensor(b!)[] after, Tensor(c!)[] start, float height, float scale) -> ()",
+    "numba_step_list_lowest(Tensor[] current, Tensor[] fresh, Tensor[] tables, "
+    "Tensor(a!)[] candidates, Tensor(b!)[] after, Tensor(c!)[] start, float height, float scale)"
+    " -> ()",
     cpu="packing_env.kernels.step.candidates:list_lowest",
 )
 
@@ -227,10 +228,10 @@ def observe_heights(
 
 
 def list_lowest(
-    found: Tensors,
+    current: Tensors,
     fresh: Tensors,
     tables: Tensors,
-    kept: Tensors,
+    candidates: Tensors,
     after: Tensors,
     start: Tensors,
     *,
@@ -244,18 +245,18 @@ def list_lowest(
     rows were not reset.
 
     Args:
-        found: Tensors of the state before resets: rest heights ``[B, L R Xs Ys]`` (divided by
+        current: Tensors of the state before resets: rest heights ``[B, L R Xs Ys]`` (divided by
             ``height`` on whole cells, where ``tables`` have levels), legality of the same shape,
             visible items ``[B, S]``, and flags ``[B]`` of terminated rows and of done rows.
         fresh: Legality and visible items after resets.
         tables: `step.candidates.Tables`.
-        kept: The list in the state: ``candidate [B, K]`` int64 and ``candidate_z [B, K]``; filled.
+        candidates: The state's list: ``candidate [B, K]`` int64 and ``candidate_z [B, K]``; filled.
         after: Features ``[B, K, F]`` and mask ``[B, K]`` before resets; filled.
         start: The same after resets.
         height: Height of the container, metres.
         scale: Number of levels in the height of the container.
     """
-    entries = (list(each) for each in (found, fresh, tables, kept, after, start))
+    entries = (list(each) for each in (current, fresh, tables, candidates, after, start))
     _list_lowest(*entries, height, scale)
 
 

@@ -120,11 +120,11 @@ def _write_list(order, size, z, candidate, candidate_z):
 
 
 @kernel
-def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin, stop):
+def _list_lowest(current, fresh, tables, candidates, after, start, height, scale, begin, stop):
     """List the candidates of the rows begin <= row < stop: see `kernels.step.list_lowest`."""
     # Buffers of one row, used for all rows of this part.
-    heights, bits, legal, items, terminated, done = found
-    capacity = kept[0].shape[1]
+    heights, bits, legal, items, terminated, done = current
+    capacity = candidates[0].shape[1]
     ends, keys = np.empty(tables.level.size + 1, np.int64), np.empty(capacity, np.int64)
     order, z = np.empty(capacity, np.int64), np.empty(capacity, np.float32)
     share = np.empty(capacity, np.float32)
@@ -142,7 +142,7 @@ def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin,
                 share[n], z[n] = min(at / height, np.float32(1)), at
         _write_mask(size, terminated[row], after.mask[row])
         _write_features(order, size, share, items[row], tables, after.features[row])
-        _write_list(order, size, z, kept[0][row], kept[1][row])
+        _write_list(order, size, z, candidates[0][row], candidates[1][row])
         # After resets: a new episode lists its first legal placements, which are all at height 0.
         if not start.mask.size:
             continue
@@ -154,31 +154,31 @@ def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin,
         z[:], share[:] = 0, 0
         _write_mask(size, False, start.mask[row])
         _write_features(order, size, share, fresh[1][row], tables, start.features[row])
-        _write_list(order, size, z, kept[0][row], kept[1][row])
+        _write_list(order, size, z, candidates[0][row], candidates[1][row])
 
 
 def list_lowest(
-    found: Tensors,
+    current: Tensors,
     fresh: Tensors,
     tables: Tensors,
-    kept: Tensors,
+    candidates: Tensors,
     after: Tensors,
     start: Tensors,
     height: float,
     scale: float,
 ) -> None:
     """Run `packing_env.kernels.step.list_lowest`."""
-    batch = len(kept[0])
-    heights, legal, *others = (tensor.numpy().reshape(len(tensor), -1) for tensor in found[:3])
-    flags = (tensor.numpy() for tensor in found[3:])
-    given: tuple[Any, ...] = (
+    batch = len(candidates[0])
+    heights, legal, *others = (tensor.numpy().reshape(len(tensor), -1) for tensor in current[:3])
+    flags = (tensor.numpy() for tensor in current[3:])
+    arguments: tuple[Any, ...] = (
         (heights, heights.view(np.int32), legal, *others, *flags),
         tuple(tensor.numpy().reshape(len(tensor), -1) for tensor in fresh),
         Tables(*(tensor.numpy() for tensor in tables)),
-        tuple(tensor.numpy() for tensor in kept),
+        tuple(tensor.numpy() for tensor in candidates),
         Listed(*(tensor.numpy() for tensor in after)),
         Listed(*(tensor.numpy() for tensor in start)),
         np.float32(height),
         np.float32(scale),
     )
-    run(_list_lowest, given, batch, 8 * found[1].numel())
+    run(_list_lowest, arguments, batch, 8 * current[1].numel())

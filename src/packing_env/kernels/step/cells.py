@@ -379,5 +379,5 @@ def advance(constants: shared.Constants, action: Tensor, *filled: Tensors) -> No
         return constants.tables, action.numpy(), tables, scratch.tables, *scratch.options
 
     work = observations[MASK].numel() * (counts.across + counts.along)
-    kept = (*observations, *start, *outcome, constants)
-    run(_advance, arguments, -(-constants.batch // LANES), work, keep=kept)
+    alive = (*observations, *start, *outcome, constants)
+    run(_advance, arguments, -(-constants.batch // LANES), work, keep=alive)

@@ -86,9 +86,9 @@ class FusedTask:
         """
         module = import_module("packing_env.kernels.step.maps_triton")  # this also imports Triton
         slots = state["queue"].shape[1]
-        given = (state["heightmap"], self.task.items, slots, self.task.counts)
-        made: tuple[list[Tensor], list[Tensor]] = module.new_memory(*given, observed=observed)
-        return made
+        sizes = (state["heightmap"], self.task.items, slots, self.task.counts)
+        memory: tuple[list[Tensor], list[Tensor]] = module.new_memory(*sizes, observed=observed)
+        return memory
 
 
 def is_fused_for(device_type: str) -> bool:

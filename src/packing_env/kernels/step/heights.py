@@ -214,9 +214,9 @@ def decide(
         edges = np.empty((constants.batch, 2, constants.counts.across + 2), np.float64)
         constants.scratch[constants.batch] = edges
     filled = (constants.ahead.table(ahead), constants.outcome.table(outcome))
-    given = (constants.tables, action.numpy(), under.numpy(), filled, edges)
+    arguments = (constants.tables, action.numpy(), under.numpy(), filled, edges)
     work = len(under) * math.prod(constants.shape)
-    run(_decide, given, len(under), work, keep=(*ahead, *outcome, constants))
+    run(_decide, arguments, len(under), work, keep=(*ahead, *outcome, constants))
 
 
 def observe_places(
@@ -232,9 +232,9 @@ def observe_places(
         constants.observations.table(start),
         constants.outcome.table(outcome),
     )
-    given = (constants.tables, (z, stable, peak), under.numpy(), tables)
+    arguments = (constants.tables, (z, stable, peak), under.numpy(), tables)
     work = sum(map(Tensor.numel, observations))
-    run(_observe, given, len(under), work, keep=(*observations, *start, *outcome, constants))
+    run(_observe, arguments, len(under), work, keep=(*observations, *start, *outcome, constants))
 
 
 def close_lid(z: Tensor, peak: Tensor, lid: float) -> None:

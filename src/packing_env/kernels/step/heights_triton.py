@@ -199,7 +199,7 @@ def judge_kernel(
     h = tl.load(items.size + kind * 2 + 1).to(tl.int32)
     line = heightmap + row * (GRID.length * GRID.width)
     surface = items.bottom + kind * (WINDOW.across * WINDOW.along)
-    found = tl.full([TASK.points], 0, tl.int32)
+    any_legal = tl.full([TASK.points], 0, tl.int32)
     # 1. Placements below the lid and inside the container have finite rest heights.
     for first in range(0, places, TASK.points):
         place = first + tl.arange(0, TASK.points)
@@ -230,20 +230,20 @@ def judge_kernel(
             tl.store(drop_height + at, share, mask=on)
             if begun_drop_height is not None:
                 tl.store(begun_drop_height + at, share, mask=on)
-        found = tl.maximum(found, legal.to(tl.int32))
-    tl.store(between.playable + plane, tl.max(found, axis=0) > 0)
+        any_legal = tl.maximum(any_legal, legal.to(tl.int32))
+    tl.store(between.playable + plane, tl.max(any_legal, axis=0) > 0)
 
 
 @part
 def _any_playable(between, row, TASK: tl.constexpr):
     """Return whether any placement of a row is legal."""
     planes: tl.constexpr = TASK.visible * TASK.orientations
-    found = tl.full([TASK.points], 0, tl.int32)
+    any_legal = tl.full([TASK.points], 0, tl.int32)
     for first in range(0, planes, TASK.points):
         k = first + tl.arange(0, TASK.points)
         here = tl.load(between.playable + row * planes + k, mask=k < planes, other=0)
-        found = tl.maximum(found, here.to(tl.int32))
-    return tl.max(found, axis=0)
+        any_legal = tl.maximum(any_legal, here.to(tl.int32))
+    return tl.max(any_legal, axis=0)
 
 
 @part

@@ -63,10 +63,10 @@ def _raise(line, size, step, highest, n):
         for k in range(0, n, WIDTH):
             one = vectors.higher(vectors.load(a + k), vectors.load(b + k))
             other = vectors.higher(vectors.load(c + k), vectors.load(d + k))
-            found = vectors.higher(one, other)
+            maximum = vectors.higher(one, other)
             if first:
-                found = vectors.higher(found, vectors.load(highest + k))
-            vectors.store(highest + k, found)
+                maximum = vectors.higher(maximum, vectors.load(highest + k))
+            vectors.store(highest + k, maximum)
 
 
 @jit

@@ -77,9 +77,9 @@ class Scratch(NamedTuple):
 def new_memory(
     heightmap: Tensor, items: Tensors, slots: int, counts: Sequence[int], *, observed: bool
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return memory for `Between` and `Scratch`; ``observed`` if rest heights are observed."""
-    table, given = Items(*items), Counts(*counts)
-    batch, planes = len(heightmap), given.visible * table.peak.shape[1]
+    """Return memory for `Between` and `Scratch`; ``observed``: rest heights are an observation."""
+    table, task = Items(*items), Counts(*counts)
+    batch, planes = len(heightmap), task.visible * table.peak.shape[1]
 
     def empty(*shape: int, dtype: torch.dtype) -> Tensor:
         return heightmap.new_empty((batch, *shape), dtype=dtype)
@@ -98,9 +98,9 @@ def new_memory(
     )
     # 2. Memory of the search: for rest heights unless they are observed (they are then written into
     # the observations), and for counts only if the rule has shares.
-    scene = new_scene(heightmap, table.bottom.flatten(0, 1), given.stride, which)
-    places, none = lattice(heightmap, given.stride), heightmap.new_empty(0)
-    counted = rule_constants(given)["percents"]
+    scene = new_scene(heightmap, table.bottom.flatten(0, 1), task.stride, which)
+    places, none = lattice(heightmap, task.stride), heightmap.new_empty(0)
+    counted = rule_constants(task)["percents"]
     scratch = Scratch(
         *scene[:3],
         *scene[5:],
@@ -128,10 +128,10 @@ def decide(
     # One launch: a program per row.
     constants = constants_for(state, items, counts, lengths, terms, action.shape[1])
     table, limits, batch = Items(*items), Lengths(*lengths), len(action)
-    given = (State(*state[:-1]), table, tables[0], action, under, Between(*between), batch)
+    arguments = (State(*state[:-1]), table, tables[0], action, under, Between(*between), batch)
     sizes = {"WINDOW": window_of(table.bottom.shape[2:]), **WARPS}
     with torch.cuda.device_of(action):
-        launch(decide_kernel, batch, (*given, limits.lid, limits.tolerance), constants | sizes)
+        launch(decide_kernel, batch, (*arguments, limits.lid, limits.tolerance), constants | sizes)
 
 
 def observe(
@@ -198,8 +198,8 @@ def _find_places(
         stable = seen.mask.view(torch.uint8)
 
         def hold(point: Tensor, judged: Tensor) -> Tensor:
-            found = (judged, point.contiguous(), stable, lengths.tolerance)
-            launch_tiles(com_hull_kernel, scene, heightmap, stride, *found, **sizes)
+            arguments = (judged, point.contiguous(), stable, lengths.tolerance)
+            launch_tiles(com_hull_kernel, scene, heightmap, stride, *arguments, **sizes)
             return stable.view(torch.bool).view(judged.shape)
 
         # With a preference, the margins are tried one after another; otherwise one search is
@@ -229,14 +229,14 @@ def _find_preferred(
         stable: ``[B, P * Xs * Ys]``.
     """
     # The next margin is tried only for items that have no placement by a stricter margin.
-    sought, kept = z, torch.zeros(z.shape, dtype=torch.bool, device=z.device)
+    sought, preferred = z, torch.zeros(z.shape, dtype=torch.bool, device=z.device)
     for margin in margins.unbind(2):
-        found = holds_all(hold, sought, point, margin)
-        kept |= found
+        holds = holds_all(hold, sought, point, margin)
+        preferred |= holds
         of_items = sought.unflatten(1, (visible, -1))
-        any_found = found.unflatten(1, (visible, -1)).flatten(2).any(2)[..., None, None, None]
-        sought = torch.where(any_found, torch.inf, of_items).flatten(1, 2)
-    stable.copy_(kept.view(stable.shape))
+        any_stable = holds.unflatten(1, (visible, -1)).flatten(2).any(2)[..., None, None, None]
+        sought = torch.where(any_stable, torch.inf, of_items).flatten(1, 2)
+    stable.copy_(preferred.view(stable.shape))
 
 
 def _judge(

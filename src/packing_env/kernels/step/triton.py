@@ -322,10 +322,12 @@ def advance(
     # Without ``start``, finished rows are not reset, and this code is not compiled.
     constants = constants_for(state, items, counts, lengths, terms, action.shape[1])
     seen, begun = seen_of(observations), seen_of(start) if start else None
-    given = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), Tables(*tables), action)
+    inputs = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), Tables(*tables), action)
     sizes = (len(action), len(pool[1]))
     with torch.cuda.device_of(action):
-        launch(step_kernel, len(action), (*given, seen, begun, reward, *sizes), constants | OPTIONS)
+        launch(
+            step_kernel, len(action), (*inputs, seen, begun, reward, *sizes), constants | OPTIONS
+        )
 
 
 def reset(
@@ -336,10 +338,10 @@ def reset(
     """Carry out `packing_env.kernels.step.fused.reset_fused`."""
     constants = constants_for(state, items, counts, lengths, terms, 1)
     constants = {name: constants[name] for name in ("TASK", "GRID")}
-    given = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), rows)
+    inputs = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), rows)
     sizes = (len(rows), len(pool[1]))
     with torch.cuda.device_of(rows):
-        launch(reset_kernel, len(rows), (*given, seen_of(observations), *sizes), constants)
+        launch(reset_kernel, len(rows), (*inputs, seen_of(observations), *sizes), constants)
 
 
 def constants_for(

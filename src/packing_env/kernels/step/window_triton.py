@@ -184,9 +184,9 @@ def corners_of(place, bars, AT_HIGHEST: tl.constexpr, WINDOW: tl.constexpr, GRID
     highest = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
     # A corner counts if it is level with the highest one, or if it reaches the bar.
     least = highest - bars.tolerance if AT_HIGHEST else bars.bar
-    found = (a >= least).to(tl.int32) + (b >= least).to(tl.int32)
-    found += (c >= least).to(tl.int32) + (d >= least).to(tl.int32)
-    return found, highest >= bars.bar
+    count = (a >= least).to(tl.int32) + (b >= least).to(tl.int32)
+    count += (c >= least).to(tl.int32) + (d >= least).to(tl.int32)
+    return count, highest >= bars.bar
 
 
 @part

@@ -82,8 +82,8 @@ def com_hull(
         check_tensor("margin", margin, torch.int64, (*z.shape[:2], 2))
     operation = select(_COM_HULL, backend, heightmap.device.type)
     placed = (heightmap, bottom, z, com, tolerance, stride, centres)
-    found: Tensor = operation(*placed, which, size, margin)
-    return found
+    holds: Tensor = operation(*placed, which, size, margin)
+    return holds
 
 
 def tiered_hull(
@@ -103,8 +103,8 @@ def tiered_hull(
     Only numba, on the CPU, implements this operation. The arguments are those of :func:`com_hull`,
     for the orientations ``P = items * R`` of several items. Later margins are not tested.
     """
-    found: Tensor = _TIERED_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items, which)
-    return found
+    holds: Tensor = _TIERED_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items, which)
+    return holds
 
 
 def support_count(
@@ -134,5 +134,5 @@ def support_count(
     """
     check_placed(heightmap, bottom, z, stride, which, size)
     operation = select(_SUPPORT_COUNT, backend, heightmap.device.type)
-    found: Tensor = operation(heightmap, bottom, z, tolerance, stride, which, size)
-    return found
+    count: Tensor = operation(heightmap, bottom, z, tolerance, stride, which, size)
+    return count

@@ -83,7 +83,7 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @jit
-    def eight(found, threshold, heights, offset, level, value):
+    def eight(combined, threshold, heights, offset, level, value):
         """Combine the values of the supporting cells among eight cells."""
         n = threshold.size
         h0, h1 = heights[offset[0] :][:n], heights[offset[1] :][:n]
@@ -96,7 +96,7 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
         b4, b5, b6, b7 = value[4], value[5], value[6], value[7]
         none = np.uint32(0)
         for i in range(n):
-            bar, held = threshold[i], found[i]
+            bar, held = threshold[i], combined[i]
             held = combine(held, b0 if h0[i] - l0 >= bar else none)
             held = combine(held, b1 if h1[i] - l1 >= bar else none)
             held = combine(held, b2 if h2[i] - l2 >= bar else none)
@@ -105,11 +105,11 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
             held = combine(held, b5 if h5[i] - l5 >= bar else none)
             held = combine(held, b6 if h6[i] - l6 >= bar else none)
             held = combine(held, b7 if h7[i] - l7 >= bar else none)
-            found[i] = held
+            combined[i] = held
 
     @jit
-    def gather(found, block, lattice, bottom, values, needed, ground, cells):
-        """Fill ``found`` for a block of placements; skip the block if its values lack needed bits.
+    def gather(combined, block, lattice, bottom, values, needed, ground, cells):
+        """Fill ``combined`` for a block of placements; skip a block whose values lack needed bits.
 
         ``lattice`` is the stride and the number of placements along y; ``block`` is the first and
         the last placement; ``ground`` is a `drop.numba.Phases`.
@@ -126,7 +126,7 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
         # 2. Process eight of them at a time.
         for t in range(0, n, 8):
             taps = (cells.offset[t:], cells.level[t:], cells.value[t:])
-            eight(found, bars, ground.heights[first:], taps[0], taps[1], taps[2])
+            eight(combined, bars, ground.heights[first:], taps[0], taps[1], taps[2])
 
     return gather
 

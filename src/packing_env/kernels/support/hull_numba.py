@@ -46,7 +46,7 @@ _FAR = np.uint32(0x0000FFFF)
 _FARTHER = np.uint32(0xFFFF0000)
 """Second bits: one corner is far enough along the direction and the next one."""
 
-Hull = namedtuple("Hull", "cells corners bits least found edges")
+Hull = namedtuple("Hull", "cells corners bits least combined edges")
 """Scratch memory of `hull_plane`.
 
 Attributes:
@@ -54,14 +54,14 @@ Attributes:
     corners: Bits of each corner of the window's grid.
     bits: Bits of each cell of the window.
     least: Per direction, the smallest distance that is far enough.
-    found: Bits of the placements of a block.
+    combined: Bits of the placements of a block.
     edges: Supporting cells of one placement, see `compiled.stable`.
 """
 
 
 @jit
-def _join(found, bits):
-    return np.uint32(found | bits)
+def _join(combined, bits):
+    return np.uint32(combined | bits)
 
 
 _gather_bits = gatherer(_join)
@@ -136,13 +136,13 @@ def _hull_plane(stable, z, bottom, point, heightmap, ground, work, task):
     for begin in range(first, last, BLOCK):
         # 2. Combine the bits of the supporting cells, for a block of placements.
         end = min(last, begin + BLOCK)
-        found = work.found[: end - begin]
-        found[:] = 0
-        _gather_bits(found, (begin, end), (stride, ys), cells, bits, _FAR, ground, work.cells)
+        combined = work.combined[: end - begin]
+        combined[:] = 0
+        _gather_bits(combined, (begin, end), (stride, ys), cells, bits, _FAR, ground, work.cells)
         # 3. Examine the undecided placements one by one.
         for i in range(end - begin):
-            held = found[i] & _FARTHER == _FARTHER
-            if not held and found[i] & _FAR == _FAR:
+            held = combined[i] & _FARTHER == _FARTHER
+            if not held and combined[i] & _FAR == _FAR:
                 x, y = (begin + i) // ys * stride, (begin + i) % ys * stride
                 under, bar = heightmap[x : x + w, y : y + h], threshold[begin + i]
                 held = _holds_corners(under, cells, bar, com, margin, centres, edges)
@@ -158,7 +158,7 @@ def _new_hull(length, width, window_x, window_y, stride):
         corners=np.empty((window_x + 1, window_y + 1), np.uint32),
         bits=np.empty((window_x, window_y), np.uint32),
         least=np.empty(_COUNT, np.int32),
-        found=np.empty(BLOCK, np.uint32),
+        combined=np.empty(BLOCK, np.uint32),
         edges=np.empty((2, window_x + 2), np.float64),
     )
 
