@@ -774,14 +774,17 @@ def test_documents_are_read_as_written(write: Write) -> None:
         ("a: {sides: 3x2x1, name: b}\n", "part a: the columns 'name' and 'name' mean the same"),
         ("a: {sides: 3x2x1, colour: b}\n", "part a: 'colour' is not supported"),
         ('[{"size": [1, 2, 3], "L": 4}]', "'L': a box has three sides"),
-        ("size: {length: 6, width: 4, height: 3}\n", "'size' is no name of a part; write a list"),
-        ("parts: {sides: {L: 6, W: 4, H: 3}, name: {}}\n", "'sides' is no name of a part"),
-        ("name: {size: 6x4x3}\n", "'name' is no name of a part; write a list of parts"),
+        (
+            "size: {length: 6, width: 4, height: 3}\n",
+            "'size' is not the name of a part; write a list",
+        ),
+        ("parts: {sides: {L: 6, W: 4, H: 3}, name: {}}\n", "'sides' is not the name of a part"),
+        ("name: {size: 6x4x3}\n", "'name' is not the name of a part; write a list of parts"),
         ("- {size: 3x2x1, nw: 4}\n- {size: 3x2x1, gw: 5}\n", "nw in some entries, gw in others"),
         ("a: {sides: 3x2x1}\nb: 4\n", "has no option a, b; known: boxes, items, parts, unit"),
         ('[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
-        ("Container: [4, 3, 2]\ncam: [1, 2, 3]\n", "'Container' is no name of a part"),
-        ("x: [1, 2, 3]\ny: [1, 2, 3]\nz: [1, 2, 3]\n", "'x' is no name of a part"),
+        ("Container: [4, 3, 2]\ncam: [1, 2, 3]\n", "'Container' is not the name of a part"),
+        ("x: [1, 2, 3]\ny: [1, 2, 3]\nz: [1, 2, 3]\n", "'x' is not the name of a part"),
         ("cam: {size: 3x2x1}\nconatiner: [4, 3, 2]\n", "has no option cam, conatiner"),
         ("- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),
     ],
@@ -800,7 +803,7 @@ def test_sides_in_metres_are_exact() -> None:
 def test_a_unit_that_contradicts_the_header_is_refused(write: Write) -> None:
     file = write("dx_mm,dy_mm,dz_mm\n1,2,3\n")
     assert rows(file, unit="MM")[0][3] == "mm"
-    with pytest.raises(OrderError, match="is in mm, and the unit cm was given"):
+    with pytest.raises(OrderError, match="states mm, but unit=cm is given"):
         rows(file, unit="cm")
 
 

@@ -95,7 +95,7 @@ def _foreign(
 def _refuse_foreign_options(path: Path, options: argparse.Namespace) -> None:
     for name in ("unit", "container", "stability", "up"):
         if getattr(options, name) is not None:
-            raise PlanError(f"{path}: packing pack wrote this into the plan; leave out --{name}")
+            raise PlanError(f"{path}: a plan of packing pack states this; leave out --{name}")
 
 
 def _settings(options: argparse.Namespace) -> PhysicsSettings | None:

@@ -62,7 +62,7 @@ def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
             inputs.append(item)
         elif not isinstance(item, (str, os.PathLike)):
             raise CatalogueError(
-                f"{item!r} is no file or mesh; for a mesh in memory, "
+                f"{item!r} is neither a file nor a mesh; for a mesh in memory, "
                 "use packing_env.items.mesh_from_arrays(vertices, faces), in metres"
             )
         elif Path(item).is_dir():

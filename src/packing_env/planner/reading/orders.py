@@ -236,7 +236,7 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
         key, known = meaning(word), (*columns.keys, "container", "containers")
         is_column = is_list and (is_side(key) or key in known)
         if is_column or key == "sides" or name in columns.keys:
-            raise OrderError(f"{path}: {name!r} is no name of a part; write a list of parts")
+            raise OrderError(f"{path}: {name!r} is not the name of a part; write a list of parts")
     listed = value if named else dict(enumerate(value if isinstance(value, list) else [None], 1))
     listed = {name: as_box(entry) for name, entry in listed.items()}
     if not all(isinstance(entry, Mapping) for entry in listed.values()):

@@ -297,13 +297,13 @@ def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list
     read: list[Part] = []
     last: list[Part] = []  # the parts of the last entry; a quantity may follow
     name = ""
-    for given in parts:
-        entry, times = split_count(given) if isinstance(given, str) else (given, None)
+    for item in parts:
+        entry, times = split_count(item) if isinstance(item, str) else (item, None)
         if entry != "":
             read += last
             last, name = list(_read(entry, unit)), str(entry)
         elif not last:
-            raise OrderError(f"{given!r} is a quantity without a part; write it once, after a part")
+            raise OrderError(f"{item!r} is a quantity without a part; write it once, after a part")
         if times is not None:
             kit = (Path(name).name, times) if len(last) > 1 and times > 1 else None
             read += [replace(part, kit=kit) for part in repeated(last, times)]
@@ -351,7 +351,7 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
     """
     entries, stated = read_entries(path, sheet, unit.columns, unit.of())
     if stated and unit.named not in (None, stated) and path.suffix.lower() in TABLE_SUFFIXES:
-        raise OrderError(f"{path}: is in {stated}, and the unit {unit.named} was given; omit one")
+        raise OrderError(f"{path}: states {stated}, but unit={unit.named} is given; omit one")
     first = [entry.label for entry in entries if "group" not in entry.values]
     if 0 < len(first) < len(entries):
         _LOGGER.warning("%s: without a group, so unloaded first: %s", path, ", ".join(first[:8]))
