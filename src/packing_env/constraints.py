@@ -176,14 +176,14 @@ class Constraints:
     @property
     def of_orders(self) -> tuple[str, ...]:
         """The entries that apply only to orders of boxes."""
-        given = {
+        stated = {
             "support": self.support is not None,
             "door": self.door not in (None, "top"),
             "together": bool(self.together),
             "overhang": self.overhang is not None,
             "cut": len(self.cut) > 0,
         }
-        return tuple(name for name, holds in given.items() if holds)
+        return tuple(name for name, holds in stated.items() if holds)
 
     @property
     def walls(self) -> float:

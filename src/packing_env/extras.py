@@ -170,8 +170,8 @@ class _Finder(MetaPathFinder):
         if name not in _CONFIGURED:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
-        found = (finder.find_spec(name, path, target) for finder in others)
-        spec = next((spec for spec in found if spec is not None), None)
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.origin is not None:
             spec.loader = _Loader(name, spec.origin)
         return spec
@@ -193,7 +193,7 @@ class _Loader(SourceFileLoader):
         """
         name = _CONFIGURED[fullname]
         tree = ast.parse(self.get_data(self.path))
-        # The name is replaced where it is all that is assigned or yielded.
+        # Replace the name where it is the whole value of an assignment or a ``yield``.
         nodes = (node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.Yield)))
         values = [node.value for node in nodes if isinstance(node.value, ast.Constant)]
         named = [value for value in values if value.value == name]

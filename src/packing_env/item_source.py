@@ -36,8 +36,8 @@ def build_catalogue(
 
     With ``items={"source": "meshes", "holdout": 0.25}``, the last quarter of the items becomes the
     catalogue of the test split, and the rest that of the training split. Files of a folder are
-    sorted by name; a list keeps its order.
-    ``steady`` is a stability rule; items for which it accepts no pose on the floor are left out.
+    sorted by name; a list keeps its order. With ``steady``, the name of a stability rule, items for
+    which this rule accepts no pose on the floor are left out.
 
     Args:
         items: The option of the task: a catalogue, a mapping with ``source``, or mesh files.
@@ -51,6 +51,7 @@ def build_catalogue(
     """
     if isinstance(items, Catalogue):
         return items
+    # 1. Read the option; some sources do not fit the generator or the geometry.
     source, options = _items_options(items)
     holdout, steady = options.pop("holdout", 0.0), options.pop("steady", None)
     options |= {"cell": params.pitch, "container": params.container, **poses}
@@ -59,6 +60,7 @@ def build_catalogue(
             f"the generator supplies its own cuboids, so items (source {source}) must be just "
             "source=cuboids, without extents"
         )
+    # 2. Build the items.
     if source == "cuboids":
         catalogue = _cuboids(options, supplied, params.geometry)
     elif params.geometry == "boxes":
@@ -73,6 +75,7 @@ def build_catalogue(
     else:
         catalogue = Catalogue.from_shapes(**options, voxels=params.geometry == "voxels")
     check_size(catalogue, _UNIT_OF_ITEMS)
+    # 3. Leave out items.
     if steady is not None:
         level = logging.WARNING if source == "meshes" else logging.INFO
         catalogue = _keep_steady(catalogue, params, steady, level)

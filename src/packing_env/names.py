@@ -62,8 +62,8 @@ def close_names(name: str, known: Iterable[str]) -> str:
     near = _ending(SYNONYMS[elsewhere[0]], section, distinct) if elsewhere else []
     if not near:
         lower = {key.lower(): key for key in reversed(distinct)}
-        found = difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)
-        near = [lower[key] for key in found]
+        matches = difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)
+        near = [lower[key] for key in matches]
     if not near and len(last) > 2:
         near = _ending(last, section, distinct)
         near = near or [key for key in distinct if key.lower().startswith(last.lower())][:3]
@@ -72,6 +72,6 @@ def close_names(name: str, known: Iterable[str]) -> str:
 
 def _ending(last: str, section: str, known: list[str]) -> list[str]:
     """Return up to three names that end in this part, or only the one in the same section."""
-    found = [key for key in known if key.rpartition(".")[2] == last]
+    endings = [key for key in known if key.rpartition(".")[2] == last]
     own = f"{section}.{last}" if section else last
-    return [own] if own in found else found[:3]
+    return [own] if own in endings else endings[:3]

@@ -63,16 +63,18 @@ def judge(
     encoding = run(network, network.encode, observed)
     state = run(network, network.value, encoding).float()
     choices = torch.zeros(len(mask), 0, dtype=torch.int64, device=mask.device)
-    values, free = [], []
+    # 1. Head by head, because the mask of a head depends on the choices of the heads before it.
+    values, has_options = [], []
     for head in range(len(heads.sizes)):
         legal = heads.next_mask(mask, choices)
         score = run(network, network.scores, encoding, choices).float()
         check_scores(network, score, legal)
         choice = best(score, legal) if chosen is None else chosen[:, head]
         values.append(state + at(score, choice) - legal_mean(score, legal.float()))
-        free.append(legal.sum(-1) > 1)
+        has_options.append(legal.sum(-1) > 1)
         choices = torch.cat((choices, choice[:, None]), 1)
-    weight = torch.stack(free, -1)
+    # 2. Heads with a single option get no weight, unless no head has several options.
+    weight = torch.stack(has_options, -1)
     weight = (weight | ~weight.any(-1, keepdim=True)).float()
     return Branches(choices, torch.stack(values, -1), weight / weight.sum(-1, keepdim=True))
 

@@ -188,8 +188,8 @@ def _check_meshes(paths: Iterable[Path]) -> None:
 
 def constraints(options: argparse.Namespace) -> dict[str, Any]:
     """Return the constraints that the command line states, as texts."""
-    given = {name: getattr(options, name, None) for name in _CONSTRAINTS}
-    return {name: value for name, value in given.items() if value is not None}
+    values = {name: getattr(options, name, None) for name in _CONSTRAINTS}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _content(parts: Sequence[Part]) -> str:
@@ -206,6 +206,7 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
     """Print a table of parts in the order of ``names``, and remarks on the whole plan."""
     from packing_env.planner.reasons import NO_ROOM
 
+    # 1. The table of parts; a long one has only the parts that are left over.
     packed = Counter(item.name for packing in plan.containers for item in packing.items)
     left = {part.name: part for part in plan.left}
     headings = Column("part", no_wrap=True, max_width=40), number_column("packed")
@@ -222,6 +223,7 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         table.add_row(name, str(packed[name]), *cells)
     if rows:
         console.print(table)
+    # 2. The totals, and the bounds that the search proved.
     count, ordered = len(plan.containers), plan.num_packed + plan.num_left
     console.say(
         f"packed {plan.num_packed} of {_number_of_parts(ordered)} in {count} "
@@ -244,6 +246,7 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         near = f"is within {gap:.1f} % of" if gap > 1e-6 else "reaches"
         bound = f"{100 * plan.bound / plan.capacity:.1f} %"
         console.say(f"no plan packs more than {bound}: this one {near} that bound")
+    # 3. The weight of each container.
     if any(item.handling.get("weight") for item in items):
         weights = [
             sum(item.handling.get("weight", 0.0) for item in packing.items)

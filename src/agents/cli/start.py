@@ -96,11 +96,11 @@ def disk_use(trainer: Trainer, options: Mapping[str, Any], folder: Path) -> tupl
     # 2. All that are kept, and the one that is being written.
     every = trainer.every["save"]
     saves = 1 if every is None else math.ceil(trainer.total / every)
-    kept, best = options["keep"], int(options["best"] is not None)
-    most = saves if kept is None else min(saves, kept + best)
+    keep, best = options["keep"], int(options["best"] is not None)
+    most = saves if keep is None else min(saves, keep + best)
     needed, free = each * (most + 1), shutil.disk_usage(folder).free
     line = (
-        f"checkpoints: up to {human(each)} each, {most} kept (checkpoint.keep={kept}), "
+        f"checkpoints: up to {human(each)} each, {most} kept (checkpoint.keep={keep}), "
         f"{human(needed)} with one that is being written ({human(free)} free)"
     )
     if needed <= free:

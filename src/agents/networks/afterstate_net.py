@@ -300,17 +300,18 @@ class AfterstateNet(AfterstateValue):
 
     def _measure(self, env: PackingEnv) -> None:
         """Set windows and levels for the items of an environment, and each feature's scale."""
+        # 1. Windows, levels, and the number of footprints; cuboids have more levels.
         units = Afterstates(env)
         self.units, self.grid = units.units, env.params.grid
         self.windows = measure_windows(env, units, self.footprints)
         if self.footprints is None:
-            few = len(self.windows.levels) == _LEVELS
-            self.footprints = len(self.windows.sizes) if few else TYPICAL
+            cuboids = len(self.windows.levels) == _LEVELS
+            self.footprints = len(self.windows.sizes) if cuboids else TYPICAL
         cell = env.params.cell * self.windows.block * self.windows.reduce
         self.per_cell = units.units * cell / env.params.height
         grid, parts = self.windows.grid(self.grid), self.windows.parts
         cells = math.prod(grid)
-        # 1. Scales of the features, in the kernel's order; counts are used as logarithms.
+        # 2. Scales of the features, in the kernel's order; counts are used as logarithms.
         height, levels = 1.0 / self.units, len(self.windows.levels)
         scale = [height, 0.25 / cells, 0.5 / cells] + [1.0 / cells] * len(self.windows.bins)
         counts = [False] * len(scale)
@@ -320,7 +321,7 @@ class AfterstateNet(AfterstateValue):
             scale += [height, height, height, gap, height, height] + [_LOGARITHM] * (2 * levels)
             counts += [False] * FIXED + [True] * (2 * levels)
         scale += [height] * math.prod(parts)
-        # 2. Weights of the map's parts in the free volume, proportional to their areas.
+        # 3. Weights of the map's parts in the free volume, proportional to their areas.
         shares = torch.full((math.prod(parts),), 1.0 / math.prod(parts))
         if parts != grid:
             across, along = (

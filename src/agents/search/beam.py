@@ -129,10 +129,10 @@ class Beam(SearchPolicy):
             proposed = self.scorer.propose(plans.root, breadth, few=length > 1)
             value = (plans.earned[:, None] + proposed.value.double()).flatten()
             row = plans.row.repeat_interleave(breadth)
-            kept = _best_of_rows(row, value, self.size.width)
-            kept = kept[value[kept] > -torch.inf]
-            action, value = proposed.action.flatten()[kept], value[kept]
-            plans = plans[kept // breadth]
+            best = _best_of_rows(row, value, self.size.width)
+            best = best[value[best] > -torch.inf]
+            action, value = proposed.action.flatten()[best], value[best]
+            plans = plans[best // breadth]
             if length == 1:
                 plans.first = action
             # 3. Set aside plans of all known items; go on with the others.

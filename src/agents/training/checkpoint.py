@@ -50,7 +50,7 @@ RANKS = "ranks"
 MAX_JSON = 2**24
 """Largest manifest or description that is read, in bytes."""
 DRAFT, OLD = ".draft-", ".old-"
-"""Prefixes of the names of a folder that is being written and of one that is being replaced."""
+"""Prefixes in the name of a folder while it is written, and while it is replaced."""
 _PART = re.compile(r"rank-\d{5,}\.pt")
 _UNREADABLE = (
     UnpicklingError, zipfile.BadZipFile, AttributeError, EOFError, IndexError, KeyError,
@@ -165,7 +165,7 @@ def write(target: Path, state: Mapping[str, Any], meta: Mapping[str, Any]) -> No
 
 
 def part(rank: int) -> str:
-    """Return the file name of a process's part."""
+    """Return the name of the file in which a process writes its part of a checkpoint."""
     return f"rank-{rank:05d}.pt" if rank else TENSORS
 
 
@@ -227,7 +227,7 @@ def find(path: str | Path, *, warn: bool = True) -> Path:
     """Return the newest intact checkpoint of a run; if ``path`` is a checkpoint, return it.
 
     ``pretrained/NAME`` is a policy of the package, unless such a folder exists here. With ``warn``,
-    a warning says that a newer checkpoint is damaged.
+    a damaged newer checkpoint causes a warning.
 
     Raises:
         CheckpointError: There is no intact checkpoint.

@@ -70,7 +70,7 @@ def joined(device: torch.device | str, *, timeout: Positive = 600.0) -> Iterator
             f"{name}: not all processes joined within distributed.timeout={timeout:g} seconds "
             f"({str(error).splitlines()[0]})"
         ) from error
-    # 2. Run the block. If a connection is lost, another process has ended first.
+    # 2. Run the block. A lost connection means that another process ended first.
     try:
         yield
     except (distributed.DistError, RuntimeError) as error:

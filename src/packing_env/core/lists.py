@@ -17,19 +17,19 @@ def any_from(flags: Bool[Tensor, "*axes"], axis: int) -> Bool[Tensor, "*rows"]:
 
 
 def front(
-    values: Shaped[Tensor, "B P"], kept: Bool[Tensor, "B P"], capacity: int, empty: int | float
+    values: Shaped[Tensor, "B P"], selected: Bool[Tensor, "B P"], capacity: int, empty: int | float
 ) -> Shaped[Tensor, "B K"]:
     """Return the first ``capacity`` selected values in order, padded with ``empty``."""
     # The position of each value in the list; surplus values go to one entry past the end.
-    place = kept.cumsum(1) - 1
-    target = torch.where(kept & (place < capacity), place, capacity)
+    place = selected.cumsum(1) - 1
+    target = torch.where(selected & (place < capacity), place, capacity)
     listed = values.new_full((len(values), capacity + 1), empty).scatter(1, target, values)
     return listed[:, :capacity]
 
 
-def beyond(kept: Bool[Tensor, "B P"], capacity: int) -> Int[Tensor, " B"]:
+def beyond(selected: Bool[Tensor, "B P"], capacity: int) -> Int[Tensor, " B"]:
     """Return how many selected values :func:`front` leaves out."""
-    return (kept.sum(1) - capacity).clamp(min=0)
+    return (selected.sum(1) - capacity).clamp(min=0)
 
 
 def smallest(key: Int[Tensor, "B P"], count: int) -> Int[Tensor, "B K"]:

@@ -165,12 +165,12 @@ class FusedEngine(CompiledEngine):
         """Start the next episode in some rows, in place."""
         # 1. Copy the observations; the kernel overwrites the rows that are reset.
         state, batch = writable(state), len(rows)
-        given = {name: observations.entries[name] for name in self._requested}
-        given |= observations.flags
-        given["mask"] = observations.masks["action_mask"]
-        given["metrics"] = torch.cat([value.T for value in observations.metrics.values()])
+        computed = {name: observations.entries[name] for name in self._requested}
+        computed |= observations.flags
+        computed["mask"] = observations.masks["action_mask"]
+        computed["metrics"] = torch.cat([value.T for value in observations.metrics.values()])
         filled = self._buffers(batch, rows.device)
-        for name, value in given.items():
+        for name, value in computed.items():
             filled[name].copy_(value)
         # 2. Start the next episode of these rows.
         reset_fused(self._fused, state, rows.contiguous(), filled)

@@ -122,10 +122,10 @@ def cuboid_tensors(
     centres = torch.einsum("rij,mj->mri", rotations, boxes / 2.0) + offsets
     com = (centres[..., :2] * (COM_STEPS / grid.cell)).round().to(torch.int64)
     # 2. Sort the orientations: those that are allowed, fit, and repeat no other come first.
-    kept = _distinct_fitting(sides[..., :2], heights.float(), upright[:, axes[:, 2]], grid)
-    order = kept.int().argsort(dim=1, descending=True, stable=True)
-    order = order[:, : max(1, int(kept.sum(1).max()))]
-    mask = kept.gather(1, order)
+    distinct = _distinct_fitting(sides[..., :2], heights.float(), upright[:, axes[:, 2]], grid)
+    order = distinct.int().argsort(dim=1, descending=True, stable=True)
+    order = order[:, : max(1, int(distinct.sum(1).max()))]
+    mask = distinct.gather(1, order)
 
     def chosen(values: Tensor) -> Tensor:
         index = order[..., None].expand(-1, -1, values.shape[2])
@@ -175,11 +175,11 @@ def _distinct_fitting(
 ) -> Bool[Tensor, "M R"]:
     """Mark the orientations that are allowed, are not too wide, and repeat no other."""
     width, depth = grid.cells
-    kept = (allowed & (size[..., 0] <= width) & (size[..., 1] <= depth)).mT.contiguous()
+    distinct = (allowed & (size[..., 0] <= width) & (size[..., 1] <= depth)).mT.contiguous()
     key = torch.cat([size.double(), peak[..., None].double()], 2).transpose(0, 1).contiguous()
     for r in range(1, len(key)):
-        kept[r] &= ~(kept[:r] & (key[:r] == key[r]).all(-1)).any(0)
-    return kept.mT
+        distinct[r] &= ~(distinct[:r] & (key[:r] == key[r]).all(-1)).any(0)
+    return distinct.mT
 
 
 def _maps(

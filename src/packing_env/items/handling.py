@@ -243,23 +243,23 @@ def allowed(
     return rotations if turn else rotations[rotations[:, 0, 0] >= 1.0 - 1e-6]
 
 
-def read_handling(given: Any) -> dict[str, Any]:
+def read_handling(attributes: Any) -> dict[str, Any]:
     """Return the handling of one item of a plan; raise unless its entries are valid."""
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"handling={given!r} must be a mapping")
+    if not isinstance(attributes, Mapping):
+        raise ParameterError(f"handling={attributes!r} must be a mapping")
     special = options(Stacking)
     known = [f.name for f in fields(Handling)]
-    check_names("handling", given, [*known, *special, *POSES])
-    values = {name: v for name, v in given.items() if name in known and v is not None}
+    check_names("handling", attributes, [*known, *special, *POSES])
+    values = {name: v for name, v in attributes.items() if name in known and v is not None}
     for name, value in values.items():
         _read(name, value)
-    stacking = {name: value for name, value in given.items() if name in special}
+    stacking = {name: value for name, value in attributes.items() if name in special}
     stacking = read_mapping(Stacking, stacking, "handling", "handling.")
     unset = (None, False)  # compared by identity: a value may be 0
     values |= {k: v for k, v in stacking.items() if not any(v is each for each in unset)}
     poses: dict[str, Any] = {}
-    if "faces" in given:
-        poses["faces"] = list(read_faces(given["faces"]))
-    if not read("handling.turn", given.get("turn", True), bool):
+    if "faces" in attributes:
+        poses["faces"] = list(read_faces(attributes["faces"]))
+    if not read("handling.turn", attributes.get("turn", True), bool):
         poses["turn"] = False
     return values | poses

@@ -260,22 +260,22 @@ def pairs(first: Int[Tensor, "F D"], last: Int[Tensor, "F D"]) -> Iterator[tuple
     """Yield the pairs of a primitive and a position in its range [P, D], `CHUNK` at a time."""
     span = (last - first + 1).clamp(min=0)
     count = span.prod(1)
-    kept = count.nonzero().flatten()
-    count, span, first = count[kept], span[kept], first[kept]
+    nonempty = count.nonzero().flatten()
+    count, span, first = count[nonempty], span[nonempty], first[nonempty]
     total = count.cumsum(0)
     begin = 0
-    while begin < len(kept):
+    while begin < len(nonempty):
         # As many primitives as fill a chunk, but at least one.
         done = int(total[begin - 1]) if begin else 0
         end = max(int(torch.searchsorted(total, done + CHUNK, right=True)), begin + 1)
         here = slice(begin, end)
-        row = torch.arange(begin, end, device=kept.device).repeat_interleave(count[here])
-        local = torch.arange(len(row), device=kept.device) + done - (total - count)[row]
+        row = torch.arange(begin, end, device=nonempty.device).repeat_interleave(count[here])
+        local = torch.arange(len(row), device=nonempty.device) + done - (total - count)[row]
         steps = []
         for size in span[row].flip(1).unbind(1):  # the last axis varies fastest
             steps.append(local % size)
             local = local // size
-        yield kept[row], first[row] + torch.stack(steps[::-1], 1)
+        yield nonempty[row], first[row] + torch.stack(steps[::-1], 1)
         begin = end
 
 

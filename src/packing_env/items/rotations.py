@@ -71,6 +71,7 @@ def rotation_set(
         ValueError: An unknown name, an interval that does not divide a turn, or an interval for
             angles that the named rotations do not vary.
     """
+    # 1. Named sets.
     if isinstance(interval, str):
         _check_used(interval, yaw_interval, roll_pitch_interval)
     if interval in ("none", "identity"):
@@ -84,6 +85,7 @@ def rotation_set(
         return poses_with_yaws(torch.eye(3, dtype=torch.float64)[None], yaw)
     if interval == "cuboid":
         return torch.tensor(CUBOID, dtype=torch.float64)
+    # 2. Intervals. In steps of pi/2, roll and pitch only choose the face that is up.
     step = _radians(interval)
     yaw, roll_pitch = (step if own is None else own for own in (yaw_interval, roll_pitch_interval))
     if math.isclose(roll_pitch, QUARTER):

@@ -44,15 +44,15 @@ def to_runs(voxels: Bool[np.ndarray, "U V H"]) -> Int[np.ndarray, "R 5"]:
 
 
 class Blocked:
-    """The places at which a turned part would meet occupied voxels, as far as they are known.
+    """The places at which a turned part would meet occupied voxels, some of them out of date.
 
     Attributes:
         places: ``uint64 [x, W, Y]``, see :func:`packing_env.kernels.nests.bits_numba.best_place`.
-        stale: ``int64 [x, 4]``, an argument of the same function.
+        stale: ``int64 [x, 4]``, the part of each slab of ``places`` that is out of date, see there.
     """
 
     def __init__(self, room: np.ndarray, size: np.ndarray) -> None:
-        """Begin with nothing known about any place.
+        """Begin with every place out of date.
 
         Args:
             room: ``[3]``, the largest place of the part.

@@ -40,11 +40,11 @@ def default_cell(
 ) -> float:
     """Return the side of the voxels, in metres.
 
-    Boxes, and other parts with faces along the axes alone, need no smaller voxels than those that
-    divide their lengths if they are only turned by 90 degrees. For other parts there are about
-    `VOXELS` voxels, which then divide these lengths, or suit the sides of the container and the
-    parts. Boxes come first, and of these the ones with stated sides, since meshes may have any
-    lengths.
+    Voxels that divide the lengths of a part represent it exactly, if its faces lie along the axes
+    and it is turned only by 90 degrees. If all parts are so, the voxels are the largest that divide
+    all lengths. Otherwise there are about `VOXELS` voxels; if possible, they divide the lengths of
+    all such parts, or of the boxes among them, or of the boxes with stated sides. If not, they suit
+    the sides of the container.
     """
     # 1. The lengths that the voxels should divide, for the parts that fit.
     gap, walls = exact(rules.clearance or 0), exact(rules.walls)
@@ -67,15 +67,15 @@ def default_cell(
     for chosen in filter(any, (square, boxes, stated)):
         lengths = [*edges, *itertools.chain(*itertools.compress(faces, chosen))]
         common = common_unit(lengths)
-        # 2. Such parts alone: the largest voxels.
+        # 2. All parts have faces along the axes: take the largest voxels that divide all lengths.
         alone = chosen is square and all(faces) and yaw is None
         most = VOXELS if all(part.is_box for part in order) else voxels
         if alone and volume <= most / _RANGE[0] ** 3 * common**3:
             return float(common)
-        # 3. Other parts, too: voxels that divide the lengths, but no larger ones than without them.
+        # 3. Otherwise take voxels of about the default size that divide the lengths.
         if divided := best([common_unit([*lengths, *inner]), common], free):
             return divided
-    # 4. If none of this size divides stated sides, the largest of the smaller ones that do.
+    # 4. If no voxels of this size divide the stated sides, take the largest smaller ones that do.
     for unit in (common_unit([*lengths, *inner]), common) if any(stated) else ():
         side = unit / math.ceil(float(unit) / free - 1e-9)
         if volume <= VOXELS / _RANGE[0] ** 3 * side**3:

@@ -75,7 +75,7 @@ class MeshPart:
 
     def voxels(self, cell: float, margin: float, room: Array) -> list[Voxels | None]:
         """Return the voxels of each rotation; turns of the axes share one computation."""
-        made: dict[bytes, tuple[Array, Voxels]] = {}
+        computed: dict[bytes, tuple[Array, Voxels]] = {}
         turned: list[Voxels | None] = []
         for rotation in self.rotations:
             if not self.fits(rotation, room - 2 * margin):
@@ -84,14 +84,14 @@ class MeshPart:
             # Two rotations that differ by a turn of the axes have equal rows of absolute values.
             rows = np.abs(rotation).round(9)
             key = np.ascontiguousarray(rows[np.lexsort(rows.T)]).tobytes()
-            for of, voxels in [made[key]] if key in made else []:
+            for of, voxels in [computed[key]] if key in computed else []:
                 turn = rotation @ of.T
                 if np.abs(turn - turn.round()).max() < _WHOLE:
                     turned.append(turn_voxels(voxels, torch.as_tensor(turn.round()), cell))
                     break
             else:
                 first = voxelize(self.mesh, cell, margin, torch.as_tensor(rotation))
-                made.setdefault(key, (rotation, first))
+                computed.setdefault(key, (rotation, first))
                 turned.append(first)
         return turned
 

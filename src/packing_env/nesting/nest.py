@@ -90,6 +90,7 @@ def nest(
     Raises:
         ValueError: The parts, the container or an option is wrong; the message names the remedy.
     """
+    # 1. Read the containers, the options and the parts.
     check_number("seconds", seconds, above=0.0)
     types = read_containers(container)
     if len(types) > 1:
@@ -111,6 +112,7 @@ def nest(
             f"{number:,} pieces are more than {MAX_PIECES:,}; nest fewer of them at a time, or use "
             "packing pack"
         )
+    # 2. Load the solids; parts that are too small for one are left over.
     order, meshes, small = load_solids(order)
     if small and isinstance(parts, Fill):
         raise ParameterError(f"{small[0].name}: {small[0].reason}, or leave it out of the copies")
@@ -119,6 +121,7 @@ def nest(
         MeshPart(mesh, allowed(rotations, part.faces, part.turn).numpy())
         for part, mesh in zip(order, meshes, strict=True)
     ]
+    # 3. Make the voxels of the parts, and coarser ones, with which the search begins.
     if cell is None:
         side = default_cell(order, types[0], rules, yaw, seconds)
     else:
@@ -126,6 +129,7 @@ def nest(
     level = _level(order, sources, types[0], rules, side)
     coarse = level.coarser(COARSE)
     _warm_up()
+    # 4. Search.
     begin = partial(NestSearch, interlocking=interlocking, lowest=lowest, seed=seed)
 
     def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:

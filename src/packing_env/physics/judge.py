@@ -133,15 +133,15 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
     motions = tuple(trial.motions())
     volumes = np.array([item.volume for item in packing.items])
     if settings.order == "released":
-        kept = volumes[[not motion.moved for motion in motions]].sum()
+        volume_kept = volumes[[not motion.moved for motion in motions]].sum()
     else:
-        kept = volumes[:failed].sum()
+        volume_kept = volumes[:failed].sum()
     return PhysicsReport(
         settings=settings,
         items=motions,
         first_failure=failed,
         utilization=packing.utilization,
-        utilization_kept=float(kept / np.prod(packing.container)),
+        utilization_kept=float(volume_kept / np.prod(packing.container)),
         seconds=float(world.data.time),
         parts_error=world.parts_error,
         settled=replace(packing, items=tuple(trial.settled())),

@@ -93,12 +93,12 @@ class World:
 
     def _add_container(self, spec: Any, packing: Packing) -> None:
         """Add floor or deck, fixed boxes, cut edges, and walls of three times the height."""
+        # 1. The floor, or a deck, beyond which nothing supports items; then the pre-placed boxes.
         kinds = self.mujoco.mjtGeom
         floor = {"type": kinds.mjGEOM_PLANE, "size": (0, 0, 1)}
         if overhang := packing.constraints.get("overhang"):
-            middle, over = np.array(packing.container[:2]) / 2, np.array(overhang)
-            sides, centre = (middle - over) * self.scale, middle * self.scale
-            # A deck, beyond which nothing supports items.
+            middle = np.array(packing.container[:2]) / 2
+            sides, centre = (middle - np.array(overhang)) * self.scale, middle * self.scale
             floor = {
                 "type": kinds.mjGEOM_BOX, "size": (*sides, _WALL), "pos": (*centre, -_WALL)
             }  # fmt: skip
@@ -109,6 +109,7 @@ class World:
             spec.worldbody.add_geom(**place, **self._surface())
         if not self.settings.walls:
             return
+        # 2. The walls, then a wedge for each cut edge.
         x, y, h = (side * self.scale for side in packing.container)
         for pos, size in (
             ((-_WALL, y / 2, 1.5 * h), (_WALL, y, 1.5 * h)),

@@ -211,7 +211,7 @@ class _Pairs:
                 yield np.divmod(part, len(self.ground.corners))
 
     def _beside(self, body: np.ndarray, ground: np.ndarray) -> np.ndarray:
-        """Return which pairs, by their bounds from above, overlap in a narrow strip at most."""
+        """Return for which pairs the bounds, seen from above, share no more than a narrow strip."""
         one, two = self.body.corners[body][..., :2], self.ground.corners[ground][..., :2]
         shared = np.minimum(one.max(1), two.max(1)) - np.maximum(one.min(1), two.min(1))
         return np.asarray((shared <= self.narrow).any(1))

@@ -206,8 +206,8 @@ def _py3dbp(text: str) -> list[ForeignLoad]:
     loads: list[tuple[str, Size, Fraction, list[ForeignBox]]] = []
     fitted = True
     for number, line in enumerate(text.splitlines(), 1):
-        if found := _BIN.match(line):
-            name, *sides, limit = found.groups()
+        if match := _BIN.match(line):
+            name, *sides, limit = match.groups()
             loads.append((_name(name), _three(sides), _number(limit), []))
             fitted = True
         elif " pos(" not in line:

@@ -89,7 +89,7 @@ def find_source(source: str, plan: Path) -> str:
     above = above[: above.index(here) if here in above else 1]
     places = [Path(source), own / source, own / Path(source).name]
     places += [folder / source for folder in above]
-    # A name that the system refuses, or may not look at, is no file.
+    # ``isfile`` is False, without an error, for names that the system refuses.
     return next((str(place) for place in places if os.path.isfile(split_item(place)[0])), source)
 
 

@@ -178,7 +178,7 @@ def _lay_grids(
     """Return the containers with their cells for parts of any shape."""
     for part in order:
         for name in options(Stacking):
-            if name in part.handling and name != "like":  # `like` alone is no constraint
+            if name in part.handling and name != "like":  # `like` alone does not constrain anything
                 raise ParameterError(
                     f"{part.label}: {name} applies only to orders of boxes, with stability "
                     f"none, com_hull, com_hull_strict, com_hull_10 or com_hull_20"

@@ -134,7 +134,7 @@ class Causes:
 
     def _fewest(self, names: Sequence[str], helps: Callable[[Sequence[str]], bool]) -> list[str]:
         """Return the constraints whose lifting helps: each alone, or else the fewest together."""
-        # 1. Each alone, beginning with those that were the cause for other parts.
+        # 1. Lift each constraint alone; begin with the causes of parts that were examined before.
         latest = [name for name in self._recent if name in names]
         alone = [name for name in latest[:1] if helps([name])]
         if not names or not (alone or helps(names)):
@@ -147,7 +147,7 @@ class Causes:
         if alone:
             self._recent = list(dict.fromkeys([*alone, *self._recent]))
             return [name for name in names if name in alone]
-        # 2. Several together.
+        # 2. Lift several together.
         together = list(names)
         for name in names:
             fewer = [each for each in together if each != name]

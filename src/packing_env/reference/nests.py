@@ -162,9 +162,10 @@ def _short(distance: float, least: float) -> str:
 def _meet(one: _Placed, two: _Placed, reach: float) -> tuple[str, float]:
     """Return how two solids interpenetrate ("" if not), and their distance if it is in reach.
 
-    If no triangles cross, one solid may still be inside the other, wholly, or partly beside a
-    place where they touch. So points just inside each shell and touching triangle are tested.
+    If no triangles cross, one solid may still be inside the other: wholly, or with a part next to a
+    place where they touch. So points just inside each shell and each touching triangle are tested.
     """
+    # 1. Compare the triangles of both surfaces.
     distance = np.inf
     touching: list[list[np.ndarray]] = [[], []]
     for i, j in pairs(one.surface, two.surface, np.full(3, reach), np.full(3, reach)):
@@ -182,6 +183,7 @@ def _meet(one: _Placed, two: _Placed, reach: float) -> tuple[str, float]:
         touching[0].append(i[gaps <= TOLERANCE])
         touching[1].append(j[gaps <= TOLERANCE])
 
+    # 2. Test whether points of one solid are inside the other.
     for own, other, numbers, words in (
         (one, two, touching[0], "it is inside"),
         (two, one, touching[1], "it is around"),

@@ -35,7 +35,7 @@ class SettledChecks:
     def __init__(self, plan: PlanClaim) -> None:
         self.strip = STRIP * plan.cell
         self.tolerance = max(DEPTH, plan.slack)
-        # Compare only triangles that overlap, seen from above, and are at most a touch apart.
+        # Compare only triangles that overlap, seen from above, and are at most TOUCH apart.
         self.reach_down = np.array([-self.strip, -self.strip, TOUCH])
         self.reach_up = np.array([-self.strip, -self.strip, ALL_THE_WAY])
         x, y, _ = plan.container

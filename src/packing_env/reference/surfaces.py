@@ -176,17 +176,17 @@ def cross(one: np.ndarray, two: np.ndarray, tolerance: float) -> np.ndarray:
         both &= (side.min(1) < -tolerance) & (side.max(1) > tolerance)
 
     # 2. The part of the common line in each triangle.
-    found = np.nonzero(both)[0]
-    line = np.cross(normals[0][found], normals[1][found])
+    crossing = np.nonzero(both)[0]
+    line = np.cross(normals[0][crossing], normals[1][crossing])
     line /= np.maximum(np.linalg.norm(line, axis=1, keepdims=True), 1e-300)
     starts, ends = zip(
         *(
-            _part(each[found], side[found], line)
+            _part(each[crossing], side[crossing], line)
             for each, side in zip((one, two), sides, strict=True)
         ),
         strict=True,
     )
-    both[found] = np.minimum(*ends) - np.maximum(*starts) > tolerance
+    both[crossing] = np.minimum(*ends) - np.maximum(*starts) > tolerance
     return both
 
 

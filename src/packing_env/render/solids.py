@@ -56,7 +56,7 @@ class PlacedSolid(NamedTuple):
     move: np.ndarray
 
     def placed(self) -> Triangles:
-        """Return the triangles in the container."""
+        """Return the triangles at their place in the container."""
         return np.asarray(self.solid @ self.turn.T + self.move)
 
 

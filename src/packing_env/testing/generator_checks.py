@@ -49,6 +49,7 @@ def check_generator(
         playable = feasibility.legal_on_floor(items.tensors(), params).any(1).cpu()
         return generator.sample(replace(request, playable=playable), items), items
 
+    # 1. Only the request may determine the draw, not torch's global stream.
     state = torch.get_rng_state()
     drawn, items = sample(0, 0)
     require(
@@ -56,6 +57,7 @@ def check_generator(
         "the generator drew from torch's global stream; use core.random.philox with request.seed "
         "and request.stream",
     )
+    # 2. The instances fit the task, and are as many as requested.
     try:
         check_instances(generator, drawn, len(items), params.num_items)
     except GeneratorError as error:
@@ -65,6 +67,7 @@ def check_generator(
         f"{num_instances} instances were requested, but {len(drawn)} were made; a source with a "
         "fixed number of instances must set finite = True",
     )
+    # 3. Equal requests give equal instances; other seeds and splits give others.
     require(_same((drawn, items), sample(0, 0)), "the same request gives different instances")
     if not generator.finite:
         require(not _same((drawn, items), sample(1, 0)), "another seed gives the same instances")
@@ -74,6 +77,7 @@ def check_generator(
         require(
             len(sample(0, 0, 1)[0]) == 1, "one instance was requested, but another number was made"
         )
+    # 4. Some instance begins with a legal placement.
     playable = feasibility.legal_on_floor(items.tensors(), params).any(1).cpu()
     pool = make_pool(generator, items, params, playable, size=num_instances, skip_infeasible=True)
     require(len(pool) > 0, "no instance of the generator can be started")

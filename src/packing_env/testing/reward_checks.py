@@ -28,6 +28,7 @@ def check_reward(term: rewards.Term | str) -> None:
     if isinstance(term, str):
         rewards.check_weights({term: 1.0})
         term = rewards.TERMS[term]
+    # 1. One finite float per row, the same in every call; the arguments stay unchanged.
     before, after, legal = _transitions()
     copies = [{k: v.clone() for k, v in m.items()} for m in (before, after)]
     value = term(before, after, legal)
@@ -52,12 +53,14 @@ def check_reward(term: rewards.Term | str) -> None:
         earlier, later = ({k: convert(v) for k, v in m.items()} for m in (before, after))
         return term(earlier, later, convert(legal))
 
+    # 2. Each row alone gives the same value.
     rows = [slice(i, i + 1) for i in range(len(legal))]
     one = torch.cat([apply(operator.itemgetter(row)) for row in rows])
     require(
         bool(torch.allclose(one, value, rtol=1e-9, atol=1e-12)),
         "a row's value depends on the other rows (a mean or a maximum over the batch?)",
     )
+    # 3. Tensors on the meta device have no values, so a read of one raises an error.
     try:
         apply(lambda v: v.to("meta"))
     except (RuntimeError, NotImplementedError) as error:

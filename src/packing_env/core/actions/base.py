@@ -54,8 +54,8 @@ class ActionMode(ABC):
         mask_is_joint: True if ``action_mask`` is the legality of every placement, in order.
         lists: True if the state keeps a list of placements and ``action`` is an index of this list.
             The state's entry ``candidate`` holds the placements (-1 where empty), ``candidate_z``
-            their heights. All placements on the list are legal and stand at its front, but the list
-            need not contain every legal placement.
+            their heights. The list begins with its placements, which are all legal; it need not
+            contain every legal placement.
     """
 
     masks_suffice: bool = True

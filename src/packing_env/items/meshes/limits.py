@@ -110,7 +110,8 @@ def check_dae(data: bytes) -> tuple[float, str]:
     Raises:
         MeshError: The file exceeds the limits, or is damaged.
     """
-    parts, above, num_nodes = Parts(), [""], 0  # above: the part to which each open element belongs
+    # ``above`` holds the part to which each open element belongs; "" is the scene.
+    parts, above, num_nodes = Parts(), [""], 0
     stated: dict[str, str] = {}
     try:
         for tag, attributes in elements(data, ends=True):
@@ -124,11 +125,11 @@ def check_dae(data: bytes) -> tuple[float, str]:
             elif tag == "float_array" and here in parts.size:
                 parts.size[here] += int(attributes.get("count", "0")) // 3
             elif tag == "node":
-                num_nodes += 1
+                num_nodes += 1  # the id of a node without one; stated ids have no spaces
                 parts.made_of[here].append(f"#{attributes.get('id', f' {num_nodes}')}")
                 here = parts.made_of[here][-1]
             elif tag == "library_nodes":
-                here = " library"
+                here = " library"  # its nodes count only where they are instanced
             elif tag in ("unit", "up_axis"):
                 stated.setdefault(tag, attributes.get("meter", attributes.get(TEXT, "1")).strip())
             elif tag in ("instance_node", "instance_geometry"):

@@ -275,13 +275,13 @@ def _without_slivers(points: Tensor, triangles: Tensor) -> Tensor:
     corners = points[triangles]
     longest = (corners - corners.roll(1, 1)).norm(dim=2).amax(1)
     has_area = 2.0 * topology.face_areas(points, triangles) > FLAT * longest
-    kept = triangles[has_area]
-    if len(kept) in (0, len(triangles)):
-        return kept
+    with_area = triangles[has_area]
+    if len(with_area) in (0, len(triangles)):
+        return with_area
     all_open, kept_open = (
-        topology.edge_table(t, len(points)).open_edges for t in (triangles, kept)
+        topology.edge_table(t, len(points)).open_edges for t in (triangles, with_area)
     )
-    return triangles if all_open < kept_open else kept
+    return triangles if all_open < kept_open else with_area
 
 
 def _size_warnings(points: Tensor, source: MeshSource) -> list[str]:

@@ -66,13 +66,13 @@ class BoxType:
     name: str = ""
     value: Annotated[float, Option(at_least=0.0)] | None = None
 
-    def handling(self, liked: Collection[str]) -> tuple[object, ...]:
+    def handling(self, exclusive: Collection[str]) -> tuple[object, ...]:
         """Return the attributes besides sides and count; they are equal for boxes of one kind.
 
         Args:
-            liked: Names of boxes that rest only on boxes of the same name.
+            exclusive: Names whose boxes rest only on boxes of the same name.
         """
-        like = self.name if self.name in liked else ""
+        like = self.name if self.name in exclusive else ""
         return (
             self.weight, self.max_load, self.stackable, self.fragile, self.group, self.layers,
             self.on_like, like,
@@ -185,11 +185,11 @@ class Problem:
         self._types = [[_sides(sides, self.gap) for sides in kind.orientations] for kind in types]
         # 2. Join equal types into kinds; leave out kinds that do not fit.
         fitting: dict[tuple[frozenset[Sides], tuple[object, ...]], list[int]] = {}
-        liked = {each.name for each in present if each.on_like}
+        exclusive = {each.name for each in present if each.on_like}
         for index, orientations in enumerate(self._types):
             fit = [s for s in orientations if all(map(int.__le__, s, room))]
             if fit and types[index].count:
-                handling = types[index].handling(liked) if self.active else ()
+                handling = types[index].handling(exclusive) if self.active else ()
                 handling += (types[index].value,)
                 fitting.setdefault((frozenset(fit), handling), []).append(index)
         self._members = list(fitting.values())

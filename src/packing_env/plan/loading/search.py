@@ -245,15 +245,15 @@ class Search:
             chosen, current, total = self._expand(beam, width, self._deadline)
             if self._halt[0]:
                 return True
-            kept = _distinct(current.ravel(), total.ravel(), width)
-            if not len(kept):
+            best = _distinct(current.ravel(), total.ravel(), width)
+            if not len(best):
                 break
-            narrowed |= len(kept) == width or bool((total[:, width - 1 :] >= 0).any())
-            after = self._new_beam(len(kept), beam.placed.shape[1] + 1)
-            choices = chosen.reshape(-1, 4)[kept]
+            narrowed |= len(best) == width or bool((total[:, width - 1 :] >= 0).any())
+            after = self._new_beam(len(best), beam.placed.shape[1] + 1)
+            choices = chosen.reshape(-1, 4)[best]
             cutting = self._spaces_compiled.new_cutting()
             before, extended, memory = map(self._tables.table_of, (beam, after, cutting))
-            parents = kept // chosen.shape[1]
+            parents = best // chosen.shape[1]
             self._compiled.extend(
                 self._problem_tables(), before, parents, choices, extended, memory
             )
@@ -262,6 +262,7 @@ class Search:
 
     def _expand(self, beam: Beam, width: int, deadline: float) -> Arrays:
         """Return the successors of a beam with the best completions; keep the best load."""
+        # 1. Memory for the successors, and a record of the best load for each slice of the rows.
         rows, number = len(beam.volume), min(width, len(self._loading.room.order))
         successors = (
             np.zeros((rows, number, 4), np.int64),
@@ -281,6 +282,7 @@ class Search:
             partial(expand, record, tuple(map(table_of, memory)), part, self._halt)
             for record, memory, part in zip(records, memories, pairwise(edges), strict=True)
         ]
+        # 2. Expand the slices in threads; after an interrupt, too, keep the best load so far.
         try:
             self._carry_out(calls, deadline)
         finally:

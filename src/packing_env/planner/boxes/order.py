@@ -143,9 +143,9 @@ class BoxOrder:
     def set_types(self) -> list[list[tuple[object, ...]]]:
         """Sides, numbers and handling of the boxes of each set; equal for equal sets."""
         types = self.types([part.quantity for part in self.parts])
-        liked = {boxes.name for boxes in types if boxes.on_like}
+        exclusive = {boxes.name for boxes in types if boxes.on_like}
         return [
-            [(types[k].orientations, types[k].count, *types[k].handling(liked)) for k in kinds]
+            [(types[k].orientations, types[k].count, *types[k].handling(exclusive)) for k in kinds]
             for kinds in self.sets
         ]
 
@@ -303,7 +303,7 @@ def box_values(parts: Sequence[Part], volumes: Sequence[int]) -> list[float] | N
                 f"no value is given for {', '.join(lacking[:3])}; give one to each"
             )
         own = [float(part.handling["value"]) for part in parts]
-    # 2. From the last priority to the first. Boxes without a priority are the last of all.
+    # 2. From the last priority to the first. Boxes without a priority come last.
     order = [part.handling.get("priority", math.inf) for part in parts]
     values, later = [0.0] * len(parts), 0.0
     for priority in sorted(set(order), reverse=True):

@@ -74,8 +74,7 @@ class BoxPacker(BoxLoads):
 
     def _search(self, start: float, seconds: float) -> None:
         deadline = start + seconds
-        # 1. A first answer. If there is no choice between sets of containers, it takes all the
-        # time.
+        # 1. A first answer, with all the time if there is only one set of containers to choose.
         alone = self.sets.limit == 1 and not self.order.sets
         alone = alone and (len(self.order.rooms) == 1 or not self.sets.better())
         self._fill_all(start + seconds * (1.0 if alone else _FIRST))

@@ -82,6 +82,7 @@ def lay_grid(
     Raises:
         ParameterError: The cell is larger than the floor, or a constraint cannot be satisfied.
     """
+    # 1. The largest whole number of cells that fits along each side.
     x, y, height = container.room
     size = float(x), float(y), float(height)
     rules = Constraints.read(constraints or {})
@@ -93,16 +94,19 @@ def lay_grid(
             f"{' x '.join(f'{1e3 * side:.6g}' for side in size)} mm; give a smaller cell"
         )
     floor = (length, width, size[2])
+    # 2. Whole cells cover the floor: the constraints apply as they are.
     if _is_covered(size, floor, cell):
         task = PackingParams(floor, cell, constraints=rules, **options)
         return Container(container, size, rules, task)
-    free = PackingParams(floor, cell, **options)
-    _LOGGER.warning("%s; another cell may cover more", _cover(size, free))
+    # 3. Otherwise a rim stays empty, and the constraints are converted to the smaller floor.
+    unconstrained = PackingParams(floor, cell, **options)
+    cover = _cover(size, unconstrained)
+    _LOGGER.warning("%s; another cell may cover more", cover)
     try:
-        task = free.evolve(constraints=_on_cells(rules, size, floor))
+        task = unconstrained.evolve(constraints=_on_cells(rules, size, floor))
         return Container(container, size, rules, task)
     except ParameterError as error:
-        raise ParameterError(f"{error}; {_cover(size, free)}: give a smaller cell") from error
+        raise ParameterError(f"{error}; {cover}: give a smaller cell") from error
 
 
 def _is_covered(size: Size, floor: Size, cell: float) -> bool:

@@ -132,10 +132,10 @@ class Filling:
         for held, search in self._lowest:
             these = there & held[item_id]
             if bool(these.any()):
-                found = search.among(state, item_id, these)
+                lowest = search.among(state, item_id, these)
                 mine = these.any(1)
-                index = torch.where(mine, found.index, index)
-                z = torch.where(mine, found.z, z)
+                index = torch.where(mine, lowest.index, index)
+                z = torch.where(mine, lowest.z, z)
         return index, z
 
     def replay(self, state: State) -> State:

@@ -175,13 +175,13 @@ class OrderSearch:
         best = int(value.argmax())
         worse = parent.value - float(value[best])
         if worse <= 0 or worse < -temperature * math.log(1.0 - self._random.random()):
-            found = self._decode_one(neighbours[best], parent, place, deadline)
-            self._chains[which] = found
-            self._keep(found)
+            candidate = self._decode_one(neighbours[best], parent, place, deadline)
+            self._chains[which] = candidate
+            self._keep(candidate)
 
-    def _keep(self, found: Candidate) -> None:
-        if found.value > self.best.value:
-            self.best = found
+    def _keep(self, candidate: Candidate) -> None:
+        if candidate.value > self.best.value:
+            self.best = candidate
 
     def _sequence(self, key: Tensor, packed: Sequence[Gene] = ()) -> Genes:
         """Return the packed parts, then the other parts by a key, the largest first.
@@ -208,11 +208,11 @@ class OrderSearch:
 
     def _neighbour(self, genes: Genes, place: int) -> Genes:
         """Return a sequence with one or a few changes at or behind a place."""
-        found = list(genes)
-        self._change(found, place)
+        changed = list(genes)
+        self._change(changed, place)
         for _ in range(self._random.choice((0, 0, 1, 2))):
-            self._change(found, self._random.randrange(place, len(found)))
-        return found
+            self._change(changed, self._random.randrange(place, len(changed)))
+        return changed
 
     def _change(self, genes: Genes, place: int) -> None:
         """Change the pose of the part at a place, or put another part there."""
@@ -241,9 +241,9 @@ class OrderSearch:
         value, legal, states = self._decode([genes], parent, place, deadline)
         first = place - place % self._stride
         before = [] if parent is None else [p for p in parent.packed if p < first]
-        kept = [] if parent is None else parent.states[: first // self._stride]
+        earlier = [] if parent is None else parent.states[: first // self._stride]
         packed = before + (first + legal[0].nonzero().flatten()).tolist()
-        return Candidate(genes, float(value[0]), packed, kept + states)
+        return Candidate(genes, float(value[0]), packed, earlier + states)
 
     def _decode(
         self,

@@ -49,7 +49,7 @@ _WITH_UNITS = (*_MEASURES, "sides", *WEIGHTS)
 _WEIGHT_NAMES = ("lbs", "kgs", "grams")
 """Units that alone name a column of weights; not pounds, which may be a price."""
 _UNCLEAR = ("in", "to", "t", "g", "m")
-"""Units that may be words at the end of a title, as in ``stack up to``."""
+"""Units that are also words, such as ``to`` (tonnes) at the end of the title ``stack up to``."""
 _WITH_UNIT = re.compile(r"(.*)[(\[]([^()\[\]]+)[)\]]", re.DOTALL)
 _EITHER = {
     "nombre": ("name", "quantity"),
@@ -86,8 +86,8 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
             f"{path}, line {first.line}: no header; write the names of the columns above it, as in "
             f"name,dx,dy,dz,{columns.count}"
         )
-    # An empty column says nothing about the boxes if its name is unknown, as of remarks, or if
-    # other columns have its meaning, or all three sides.
+    # Ignore an empty column if its name is unknown, if another column has the same meaning, or if
+    # it names a side and other columns hold all three sides.
     used = {n for row in table.rows[1:] for n, cell in enumerate(row.cells) if cell}
     meanings = [key_of(cell, columns) for cell in first.cells]
     filled = {key for n, key in enumerate(meanings) if n in used}

@@ -26,7 +26,7 @@ _TOUCHING = 1e-6
 """Metres by which boxes may overlap through rounding."""
 
 
-def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return constraints as numbers; texts state units, as in ``5mm``, ``400kg`` or ``80%``.
 
     Raises:
@@ -41,7 +41,7 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
     }
     read: dict[str, Any] = {
         key: readers[key](key, value) if key in readers and isinstance(value, str) else value
-        for key, value in given.items()
+        for key, value in options.items()
     }
     if "preplaced" in read:
         boxes = read["preplaced"]
@@ -86,19 +86,19 @@ def _check_apart(boxes: Sequence[Sequence[float]]) -> None:
 
 
 def check_options(
-    types: Sequence[ContainerType], given: Mapping[str, Any], lacking: Sequence[str]
+    types: Sequence[ContainerType], options: Mapping[str, Any], lacking: Sequence[str]
 ) -> None:
     """Raise if constraints are wrong, do not fit a container, or need weights that are missing.
 
     Args:
         types: The containers.
-        given: Constraints, as texts or numbers.
+        options: Constraints, as texts or numbers.
         lacking: Names of parts without a weight.
 
     Raises:
         ParameterError: The message names the option and the remedy.
     """
-    rules = Constraints.read(read_options(given))
+    rules = Constraints.read(read_options(options))
     for kind in types:
         x, y, height = kind.room
         kind.constraints(rules).check_container((float(x), float(y), float(height)))
@@ -106,7 +106,7 @@ def check_options(
 
 
 def constraints_of(
-    parts: Sequence[Part], types: Sequence[ContainerType], given: Mapping[str, Any]
+    parts: Sequence[Part], types: Sequence[ContainerType], options: Mapping[str, Any]
 ) -> Constraints:
     """Join the constraints of the parts with those of the call."""
     asked = {key for part in parts for key in part.handling}
@@ -118,7 +118,7 @@ def constraints_of(
         "lifo": len(groups) > 1,
         "together": _sets(parts),
     }
-    rules = Constraints.read(of_parts | read_options(given))
+    rules = Constraints.read(of_parts | read_options(options))
     check_weights(types, rules, [part.label for part in parts if "weight" not in part.handling])
     return rules
 

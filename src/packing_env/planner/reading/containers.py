@@ -199,7 +199,7 @@ def read_containers(containers: Containers) -> list[ContainerType]:
     return list(distinct.values())
 
 
-def container_limit(types: Sequence[ContainerType], given: int | None) -> int:
+def container_limit(types: Sequence[ContainerType], limit: int | None) -> int:
     """Return how many containers may be used.
 
     By default all containers may be used, or 1 if some type states no number.
@@ -208,9 +208,9 @@ def container_limit(types: Sequence[ContainerType], given: int | None) -> int:
         ParameterError: The number is less than 1.
     """
     numbers = [kind.number for kind in types if kind.number is not None]
-    if given is None:
+    if limit is None:
         return sum(numbers) if len(numbers) == len(types) else 1
-    return check_integer("containers", given, 1)
+    return check_integer("containers", limit, 1)
 
 
 def check_costs(types: Sequence[ContainerType]) -> None:

@@ -79,7 +79,7 @@ def without_titles(path: Path, table: Table, columns: Columns) -> Table:
 
 
 def _in_one_row(above: Row, below: Row, columns: Columns) -> Row | None:
-    """Return one row for names in two rows; None if the rows are something else.
+    """Return the names of two rows as one row; None if the second row does not continue the first.
 
     ``Item, Size (mm), , , Qty`` above ``, L, W, H,`` is ``Item, L (mm), W (mm), H (mm), Qty``.
     """
@@ -98,7 +98,7 @@ def has_entry(path: Path, row: Row, keys: Sequence[str]) -> bool:
     """Return False for a row that has values only in columns that the user leaves out.
 
     Raises:
-        OrderError: The row is something else than an entry, or a used cell cannot be read.
+        OrderError: The row is not an entry, or a used cell cannot be read.
     """
     place = f"{path}, line {row.line}"
     filled = {k: c for k, c in zip(keys, row.cells, strict=False) if c and k != LEFT_OUT}
@@ -149,7 +149,7 @@ def join_units(path: Path, table: Table, columns: Columns) -> tuple[Table, Colum
             columns = _with_title(columns, names[n], title)
             names[n] = title
         del rows[0], lines[1]
-    # 2. Units beside numbers move into their cells. Pieces say nothing about lengths.
+    # 2. Units beside numbers move into the cells of the numbers; a unit of pieces is dropped.
     joined = set()
     for n, (before, key) in enumerate(pairwise(keys), 1):
         units = [row[n] for row in rows if row[n]]

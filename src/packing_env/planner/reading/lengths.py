@@ -74,7 +74,7 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
 
     Args:
         value: A number, or a text: ``60``, ``2.5``, ``2,5``, ``1e3``, ``3/8``, ``7 1/2``. A float
-            is read as the simple fraction that it rounds, as of a third, or its shortest decimal.
+            is read as the simple fraction that it rounds (such as 1/3), or its shortest decimal.
         decimal_comma: True if commas are decimal: ``1,200`` is 1.2, and ``1.200`` is refused.
 
     Raises:
@@ -346,7 +346,7 @@ def read_length(name: str, length: Any) -> float:
 
 
 def measured(length: float) -> Fraction:
-    """Return a length of a mesh, metres, without rounding errors: as of a third, or a decimal."""
+    """Return a length of a mesh, metres, as the simple fraction or the decimal that it rounds."""
     simple = Fraction(length).limit_denominator(_MOST_MEASURED)
     return simple if abs(simple - length) < 5e-13 else exact(round(length, 12))
 

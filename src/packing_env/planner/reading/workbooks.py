@@ -82,7 +82,7 @@ def _open(path: Path, data_only: bool) -> Any:
             if sum(member.file_size for member in archive.infolist()) > files.MAX_BYTES:
                 raise OrderError(f"{path}: is too large unpacked; save it as CSV")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about features of Excel that are not read
+            warnings.simplefilter("ignore")  # they name features of Excel that we do not read
             return openpyxl.load_workbook(io.BytesIO(data), data_only=data_only)
     except OSError as error:
         raise OrderError(f"{path}: cannot be read: {files.reason(error)}") from error

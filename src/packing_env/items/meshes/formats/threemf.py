@@ -219,8 +219,8 @@ class _Package:
         components: list[_Reference] = []
         build: list[_Reference] = []
         prefixes: dict[str, str] = {}
-        place, current, scale = file, _Object(), 1.0
-        marked: _Object | _Reference = current
+        place, current, scale = file, _Object(), 1.0  # place: for error messages
+        marked: _Object | _Reference = current  # what metadata describe: an object or a build item
         try:
             for tag, attributes in limits.elements(data, prefixes, spaces=(*READ, LATTICE)):
                 if tag in CONTENTS:
