@@ -20,7 +20,7 @@ def compare(session: Session, files: Sequence[str], values: Sequence[str] | None
     """Divide the numbers of the second file by those of the first, for each measurement.
 
     Args:
-        session: The run.
+        session: Collects the ratios, and prints and writes them.
         files: The two files, in this order.
         values: Names of the values to compare; ``None`` compares all numbers.
 

@@ -23,7 +23,7 @@ from packing_env.kernels.loading.cuts_numba import is_cut_off
 from packing_env.kernels.loading.support_numba import find_contacts, stands
 
 _MOST_CONTACTS = 64
-"""Largest number of contacts of a box. A box with more is refused, or its hull ignores some."""
+"""Largest number of contacts of a box. A box with more is refused, or its hull omits some."""
 _MOST_PARTS = 64
 """Largest number of parts of a joined block that wait to be taken apart."""
 _SUPPORTS = 12

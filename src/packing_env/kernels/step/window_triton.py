@@ -49,7 +49,7 @@ def window_of(shape: Sequence[int]) -> Window:
 class Place(NamedTuple):
     """A placement: pointers to the row's ground and the item's lower surface, and x and y in cells.
 
-    ``(w, h)`` is the item's window. Without an item it is (0, 0), and ``there`` is False.
+    ``(w, h)`` is the item's window; without an item, w and h are 0, and ``there`` is False.
     """
 
     ground: Any
