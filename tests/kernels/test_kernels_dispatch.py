@@ -93,3 +93,29 @@ if child == 0:
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     subprocess.run([python, "-c", code], check=True, timeout=300)
+
+
+SURFACES = {
+    "heightmap": HEIGHTMAP,
+    "bottom": BOTTOM[0],
+    "which": torch.zeros(2, 1, dtype=torch.int64),
+    "size": torch.full((3, 2), 2),
+    "stride": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("stride", 0, ValueError),
+        ("heightmap", HEIGHTMAP[0], ValueError),
+        ("heightmap", HEIGHTMAP.double(), TypeError),
+        ("bottom", BOTTOM, ValueError),
+        ("which", SURFACES["which"].int(), TypeError),
+        ("which", SURFACES["which"][:1], ValueError),
+        ("size", SURFACES["size"][1:], ValueError),
+    ],
+)
+def test_the_wrong_argument_is_named(name: str, value: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match=rf"\b{name} (should|is|\[B, R)"):
+        kernels.drop_height(**{**SURFACES, name: value})

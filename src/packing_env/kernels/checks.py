@@ -38,13 +38,13 @@ def check_surfaces(
     heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None, size: Tensor | None
 ) -> None:
     """Raise unless the lower surfaces are given by row, or ``[K, U, V]`` and by ``which``."""
-    by_row = bottom
     if which is not None:
-        by_row = bottom[None].expand(len(heightmap), *bottom.shape)
+        check_maps(heightmap, bottom[None].expand(len(heightmap), *bottom.shape), stride)
         check_tensor("which", which, torch.int64, (len(heightmap), which.shape[-1]))
         if size is not None:
             check_tensor("size", size, torch.int64, (len(bottom), 2))
-    check_maps(heightmap, by_row, stride)
+    else:
+        check_maps(heightmap, bottom, stride)
 
 
 def check_placed(
