@@ -46,6 +46,7 @@ def test_backends_agree_and_the_environment_steps_to_the_afterstate(task: str) -
     afterstates, *fewer = (Afterstates(env, num) for num in (None, 1, 5))
     torch.manual_seed(1)
     root = env.reset()
+    check_backends(afterstates, root[:0])
     moves = 0
     for step in range(30):
         if step % 3 == 0:

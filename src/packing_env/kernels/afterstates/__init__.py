@@ -82,7 +82,7 @@ def afterstates(
         that touch something are counted.
     """
     # Compiled kernels trust shapes and dtypes.
-    check_tensor("legal", legal, torch.bool, (len(rest), rest[:1].numel()))
+    check_tensor("legal", legal, torch.bool, (len(rest), rest.shape[1:].numel()))
     if num < 1:
         raise ValueError(f"num={num} should be at least 1")
     if not 1 <= units < 2**14:

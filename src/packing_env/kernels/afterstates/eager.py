@@ -142,7 +142,7 @@ def _corners(
     # 2. Select the best blocked placements of each item.
     others = blocked & (order != lowest[:, None])
     key = torch.where(others, rank(lattice, per_cell, top).flatten(1), FAR)
-    each = _first(key.view(batch * items, -1), num).view(batch, items, -1)
+    each = _first(key.unflatten(1, (items, -1)).flatten(0, 1), num).unflatten(0, (batch, items))
     # 3. Interleave the items.
     turn = torch.arange(each.shape[2], device=each.device) * items
     turn = turn + torch.arange(items, device=each.device)[:, None]
@@ -198,6 +198,8 @@ def rank(lattice: Lattice, per_cell: int, top: Tensor) -> Tensor:
 def covered(lattice: Lattice, footprint: Tensor) -> Tensor:
     """Return the sum of the heights under each footprint, ``[B, L, R, Xs, Ys]``."""
     batch, u, v = len(footprint), *footprint.shape[3:]
+    if batch == 0:  # a convolution needs a group
+        return torch.zeros_like(lattice.z)
     # A convolution per row, with the row's own footprints; it is exact in float64.
     weights = footprint.flatten(1, 2).flatten(0, 1)[:, None].double()
     padded = functional.pad(lattice.heights.double(), (0, v - 1, 0, u - 1))
