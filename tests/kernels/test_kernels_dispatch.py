@@ -79,17 +79,27 @@ assert not {"torch._dynamo", "tensordict"} & set(sys.modules)
 @pytest.mark.skipif(not NUMBA, reason="numba is not installed")
 @pytest.mark.skipif(sys.platform != "linux", reason="fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_numba_threads_survive_a_fork(python: Path) -> None:
-    code = """
+@pytest.mark.parametrize(
+    "call",
+    [
+        "kernels.drop_height(heights, bottom, backend='numba')",
+        "load_boxes((400, 400, 400), [BoxType([(20, 20, 20)], 4000)], rules=LoadRules('com_hull'))",
+    ],
+    ids=["maps", "a load"],
+)
+def test_kernels_survive_a_fork(python: Path, call: str) -> None:
+    code = f"""
 import os, torch
 from packing_env import kernels
+from packing_env.plan import BoxType, LoadRules, load_boxes
 torch.set_num_threads(2)
-heightmap, bottom = torch.rand(8, 40, 40), torch.rand(8, 24, 8, 8)
-z = kernels.drop_height(heightmap, bottom, backend="numba")
+heights, bottom = torch.ones(8, 40, 40), torch.ones(8, 24, 8, 8)
+def call():
+    return str({call})
+before = call()
 child = os.fork()
 if child == 0:
-    same = torch.equal(z, kernels.drop_height(heightmap, bottom, backend="numba"))
-    os._exit(0 if same else 1)
+    os._exit(call() != before)
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     subprocess.run([python, "-c", code], check=True, timeout=300)

@@ -86,7 +86,9 @@ def table(layout: Any, entries: Sequence[Tensor | float]) -> np.ndarray:
 
 def zeros(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
     """Return memory for a kernel, filled with zeros."""
-    return torch.zeros(shape, dtype=dtype, device="cpu")
+    memory = torch.empty(shape, dtype=dtype, device="cpu")
+    memory.numpy().fill(0)  # torch would fill it in threads, which do not survive a fork
+    return memory
 
 
 def allocate(
