@@ -174,6 +174,15 @@ def test_a_state_changed_from_outside_is_noticed(ground: str, how: str) -> None:
     engines.play(3)
 
 
+def test_the_lid_shuts_out_what_is_above_it_and_nothing_else() -> None:
+    z = torch.tensor([[[[0.1, 0.2], [0.3, torch.inf]]]])
+    peak = torch.tensor([[0.1]])
+    lid = float(z[0, 0, 1, 0] + peak[0, 0])
+    assert kernels.close_lid(z.clone(), peak, lid).tolist() == z.tolist()
+    below = kernels.close_lid(z.clone(), peak, lid - 1e-6)
+    assert torch.isinf(below).tolist() == [[[[False, False], [True, True]]]]
+
+
 # ---------------------------------------------------------------------- where the rules step
 
 
