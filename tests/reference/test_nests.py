@@ -14,7 +14,7 @@ from packing_env.items import load_mesh
 from packing_env.reference.checker import check
 from packing_env.reference.claims import ItemClaim, PlanClaim
 from packing_env.reference.solids import Solid, matrix, measure
-from packing_env.reference.surfaces import Surface, cross, distances, is_inside, pairs
+from packing_env.reference.surfaces import Surface, are_near, cross, distances, is_inside, pairs
 
 UNIT = 0.01
 SIDE = 4.0
@@ -168,7 +168,9 @@ def test_distances_of_meshes_equal_manifold(meshes: list[Solid]) -> None:
         found, crosses = reach, False
         for i, j in pairs(*surfaces, np.full(3, reach), np.full(3, reach)):
             near = surfaces[0].triangles[i], surfaces[1].triangles[j]
-            found = min(found, float(distances(*near).min()))
+            apart = distances(*near)
+            assert (apart[~are_near(*near, reach / 2)] > reach / 2).all()
+            found = min(found, float(apart.min()))
             crosses |= bool(cross(*near, 1e-9).any())
         crosses |= bool(is_inside(first[:1], surfaces[1].triangles)[0])
         crosses |= bool(is_inside(second[:1], surfaces[0].triangles)[0])

@@ -21,6 +21,7 @@ from packing_env.reference.solids import Solid, first_faces
 from packing_env.reference.surfaces import (
     ALL_THE_WAY,
     Surface,
+    are_near,
     cross,
     distances,
     inner_points,
@@ -82,7 +83,7 @@ class NestChecks:
         yield from item.wrong_volume(bounds, "bounds", self.notes)
         yield from self._apart(item, placed)
         if item.leaves is not None:
-            yield from self._way_out(item, placed.surface.turned(item.leaves))
+            yield from self._way_out(item, placed, item.leaves)
 
     def _inside(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
         """Check that the item is inside the container, and away from its six walls."""
@@ -112,7 +113,7 @@ class NestChecks:
 
     def _apart(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
         """Check that no earlier item is inside the item, around it, or too near."""
-        reach = self.clearance + TOLERANCE
+        reach = max(self.clearance - TOLERANCE, TOLERANCE)
         nearest, least = "", np.inf
         for other in (*self.empty, *self.packed):
             if (placed.low > other.high + reach).any() or (other.low > placed.high + reach).any():
@@ -128,20 +129,20 @@ class NestChecks:
             found = f"{_short(least, self.clearance)} from {nearest}"
             yield item.wrong("clearance", claimed, found)
 
-    def _way_out(self, item: ItemClaim, own: Surface) -> Iterator[Violation]:
+    def _way_out(self, item: ItemClaim, placed: _Placed, direction: str) -> Iterator[Violation]:
         """Check that the item meets no earlier item when it moves out along an axis."""
-        direction = str(item.leaves)
-        low, high = own.bounds
+        axis = "xyz".index(direction[1])
+        own = placed.surface.turned(direction)
         sideways = np.array([-PASS, -PASS, -PASS])
         onwards = np.array([-PASS, -PASS, ALL_THE_WAY])
         wide = is_wide(own.triangles, PASS)
         for other in self.packed:
             # 1. Skip items that are beside its way or behind it.
-            ahead = other.surface.turned(direction)
-            low_of_other, high_of_other = ahead.bounds
-            beside = (low > high_of_other)[:2] | (low_of_other > high)[:2]
-            if beside.any() or low[2] > high_of_other[2]:
+            below, above = placed.low > other.high, other.low > placed.high
+            behind = below if direction[0] == "+" else above
+            if np.delete(below | above, axis).any() or behind[axis]:
                 continue
+            ahead = other.surface.turned(direction)
 
             # 2. Compare the depths of triangles that overlap, seen along the axis.
             wide_of_other = is_wide(ahead.triangles, PASS)
@@ -169,6 +170,10 @@ def _meet(one: _Placed, two: _Placed, reach: float) -> tuple[str, float]:
     distance = np.inf
     touching: list[list[np.ndarray]] = [[], []]
     for i, j in pairs(one.surface, two.surface, np.full(3, reach), np.full(3, reach)):
+        near = are_near(one.surface.triangles[i], two.surface.triangles[j], reach)
+        i, j = i[near], j[near]
+        if not len(i):
+            continue
         first, second = one.surface.triangles[i], two.surface.triangles[j]
         crossing = np.nonzero(cross(first, second, TOLERANCE))[0]
         if len(crossing):

@@ -48,14 +48,14 @@ class Surface:
         For negative directions the axes are mirrored.
         """
         last = "xyz".index(direction[1])
-        axes, sign = [(last + 1) % 3, (last + 2) % 3, last], 1.0 if direction[0] == "+" else -1.0
-        ends = [sign * self.low[..., last], sign * self.high[..., last]]
+        axes = [(last + 1) % 3, (last + 2) % 3, last]
         turned = Surface.__new__(Surface)
         turned.triangles, turned.low, turned.high = (
             array[..., axes] for array in (self.triangles, self.low, self.high)
         )
-        turned.triangles[..., 2] *= sign
-        turned.low[..., 2], turned.high[..., 2] = np.minimum(*ends), np.maximum(*ends)
+        if direction[0] == "-":
+            turned.triangles[..., 2] *= -1.0
+            turned.low[..., 2], turned.high[..., 2] = -turned.high[..., 2], -turned.low[..., 2]
         return turned
 
 
@@ -83,20 +83,44 @@ def pairs(
         below: ``[3]`` metres by which lower corners are moved down; may be negative.
         above: ``[3]`` metres by which upper corners are moved up.
     """
-    # 1. Find the pairs of blocks.
+    # 1. Find the pairs of blocks, one axis after the other.
     low, high = one.low - below, one.high + above
-    block = (low.min(1)[:, None] <= two.high.max(1)) & (high.max(1)[:, None] >= two.low.min(1))
-    first, second = np.nonzero(block.all(2))
+    block = _meeting(low.min(1)[:, None], high.max(1)[:, None], two.low.min(1), two.high.max(1))
+    first, second = np.nonzero(block)
 
     # 2. Compare the triangles of each pair of blocks, some pairs at a time.
     step = max(1, _PAIRS // _BLOCK**2)
     for start in range(0, len(first), step):
         k, m = first[start : start + step], second[start : start + step]
-        meet = (low[k][:, :, None] <= two.high[m][:, None]).all(3)
-        meet &= (high[k][:, :, None] >= two.low[m][:, None]).all(3)
-        pair, i, j = np.nonzero(meet)
+        ends = low[k][:, :, None], high[k][:, :, None], two.low[m][:, None], two.high[m][:, None]
+        pair, i, j = np.nonzero(_meeting(*ends))
         if len(pair):
             yield k[pair] * _BLOCK + i, m[pair] * _BLOCK + j
+
+
+def _meeting(
+    low: np.ndarray, high: np.ndarray, low_of_other: np.ndarray, high_of_other: np.ndarray
+) -> np.ndarray:
+    """Test which bounds ``[..., 3]`` meet."""
+    x, y, z = (
+        (low[..., axis] <= high_of_other[..., axis]) & (high[..., axis] >= low_of_other[..., axis])
+        for axis in range(3)
+    )
+    return np.asarray(x & y & z)
+
+
+def are_near(one: np.ndarray, two: np.ndarray, reach: float) -> np.ndarray:
+    """Test which triangles ``[P, 3, 3]`` may be as near as ``reach`` to each other.
+
+    The others are farther apart along the normal of one of the two.
+    """
+    near = np.ones(len(one), bool)
+    for triangles in (one, two):
+        normal = _normals(triangles)
+        first, second = (np.einsum("pke,pe->pk", corners, normal) for corners in (one, two))
+        near &= second.min(1) - first.max(1) <= reach
+        near &= first.min(1) - second.max(1) <= reach
+    return near
 
 
 def distances(one: np.ndarray, two: np.ndarray) -> np.ndarray:
