@@ -21,6 +21,7 @@ from packing_env.generators.base import Request
 from packing_env.items import Catalogue
 from packing_env.testing import (
     CheckError,
+    Referee,
     check_env,
     check_generator,
     check_reward,
@@ -64,6 +65,15 @@ def test_check_env_passes_cuboids_as_boxes(steps: int, task: dict[str, Any]) -> 
         maps=False,
     )
     check_env(small_env(items, cell=0.003 * steps, unit=0.003, **task), num_steps=6)
+
+
+@pytest.mark.parametrize(("num_envs", "rows"), [((3, 3), [0, 2, 5, 8]), (2, [0, 1])])
+def test_check_env_compares_a_few_rows(num_envs: Any, rows: list[int]) -> None:
+    env = small_env(num_envs=num_envs)
+    env.reset()
+    assert Referee(env, num_rows=4).rows == rows
+    assert len(Referee(env).rows) == env.numel()
+    check_env(env, num_steps=6)
 
 
 class SpreadMode(CandidateMode):

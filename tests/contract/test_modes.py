@@ -91,7 +91,7 @@ def test_points_are_snapped_to_the_nearest_legal_placement(
     finished = 0
     for _ in range(14):
         action = 2 * torch.rand(3, env.mode.num_components, generator=stream(finished)) - 1
-        legal = [episode.mask(env.mode.num_orientations) for episode in referee.episodes]
+        legal = [episode.mask(env.mode.num_orientations) for episode in referee.episodes.values()]
         decisions = [
             nearest(env, mask, row) for mask, row in zip(legal, action.tolist(), strict=True)
         ]

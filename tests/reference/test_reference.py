@@ -103,6 +103,23 @@ def test_stacking_two_blocks() -> None:
     assert found["height_ratio"] == 0.3
 
 
+def test_likely_placements_are_tried_first_and_do_not_change_the_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A block of 2 x 2 fits only beside one that fills the container to the lid."""
+    episode = Episode((4, 2), [block(2, 2, 10.0), block(2, 2, 1.0)], rules())
+    examined: list[int] = []
+    examine = Episode.examine
+    monkeypatch.setattr(
+        Episode, "examine", lambda self, *at: (examined.append(at[2]), examine(self, *at))[1]
+    )
+    episode.decide((0, 0, 0, 0), 1)
+    for likely, places in (([], [0, 0, 1, 1, 2]), ([(0, 0, 2, 0)], [2]), ([(0, 0, 9, 9)], [9, 0])):
+        episode.likely, examined[:] = likely, []
+        assert episode.any_legal(1)
+        assert examined[: len(places)] == places
+
+
 def test_range_pct_keeps_where_the_unrotated_item_would_fit() -> None:
     """A bar of 3 x 1 in a container of 4 x 3, and its second orientation, 1 x 3."""
     bar = Item(

@@ -52,18 +52,26 @@ def window_size(bottom: np.ndarray) -> tuple[int, int]:
     return int(w), int(h)
 
 
+def levels(
+    heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the footprint's cells u and v, and ``heightmap[x+u, y+v] - bottom[u, v]`` in each."""
+    u, v = np.nonzero(np.isfinite(bottom))
+    return u, v, (heightmap[x + u, y + v] - bottom[u, v]).astype(FLOAT)
+
+
 def drop_height(heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int) -> np.float32:
     """Return the rest height of an item whose window has its lower corner at ``(x, y)``.
 
     It is ``max over (u, v) of heightmap[x+u, y+v] - bottom[u, v]``, or +inf if a footprint cell
     leaves the container or the footprint is empty. Huang et al., RA-L 2023, Eq. 1.
     """
-    z = FLOAT(-np.inf)
-    for u, v in np.argwhere(np.isfinite(bottom)):
-        if not (0 <= x + u < heightmap.shape[0] and 0 <= y + v < heightmap.shape[1]):
-            return FLOAT(np.inf)
-        z = max(z, FLOAT(heightmap[x + u, y + v] - bottom[u, v]))
-    return z if np.isfinite(z) else FLOAT(np.inf)
+    u, v = np.nonzero(np.isfinite(bottom))
+    w, h = heightmap.shape
+    inside = (x + u >= 0) & (x + u < w) & (y + v >= 0) & (y + v < h)
+    if not len(u) or not inside.all():
+        return FLOAT(np.inf)
+    return levels(heightmap, bottom, x, y)[2].max()
 
 
 def lid_tolerance(height: float) -> float:
@@ -98,9 +106,6 @@ def supporting_cells(
 
     In float32: ``heightmap - bottom >= z - contact_tol``.
     """
-    level = FLOAT(z - FLOAT(contact_tol))
-    return [
-        (int(u), int(v))
-        for u, v in np.argwhere(np.isfinite(bottom))
-        if FLOAT(heightmap[x + u, y + v] - bottom[u, v]) >= level
-    ]
+    u, v, level = levels(heightmap, bottom, x, y)
+    near = level >= FLOAT(z - FLOAT(contact_tol))
+    return list(zip(u[near].tolist(), v[near].tolist(), strict=True))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from packing_env.reference.maps import FLOAT, supporting_cells, window_size
+from packing_env.reference.maps import FLOAT, levels, supporting_cells, window_size
 
 Point = tuple[int, int]
 Rectangle = tuple[int, int, int, int]
@@ -96,13 +96,13 @@ def touch_at(
 ) -> Touch:
     """Describe the ground below a placement; the footprint must lie inside the container."""
     w, h = window_size(bottom)
+    u, v, lifted = levels(heightmap, bottom, x, y)
     level = np.full((w, h), -np.inf, FLOAT)
-    for u, v in np.argwhere(np.isfinite(bottom)):
-        level[u, v] = FLOAT(heightmap[x + u, y + v] - bottom[u, v])
+    level[u, v] = lifted
     cells = supporting_cells(heightmap, bottom, x, y, z, contact_tol)
     return Touch(
         contacts=[(u, v, u + 1, v + 1) for u, v in cells],
-        area=int(np.isfinite(level).sum()),
+        area=len(lifted),
         window=(0, 0, w, h),
         corner_levels=[level[cell] for cell in corners((0, 0, w, h))],
         z=z,

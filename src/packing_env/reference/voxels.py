@@ -45,9 +45,10 @@ def leaves_towards(container: np.ndarray, part: np.ndarray, place: Voxel, direct
 
     The container's walls do not block it: parts are removed when they have left the machine.
     """
+    taken = set(map(tuple, np.argwhere(container).tolist()))
     for distance in range(max(container.shape)):
         x, y, z = (at + distance * step for at, step in zip(place, direction, strict=True))
-        if any(is_inside(container, v) and container[v] for v in solid(part, (x, y, z))):
+        if not taken.isdisjoint(solid(part, (x, y, z))):
             return False
     return True
 

@@ -18,12 +18,13 @@ from packing_env.testing.referee import Referee
 def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
     """Check an environment: specs, masks, the reference program, illegal actions, saved states.
 
-    It takes ``num_steps`` random legal steps and compares them with the reference program. If the
-    reference does not implement a stability rule or a reward term, the comparisons that need it are
-    skipped. An action mode that lists no placements (``ActionMode.lists``) must be able to express
-    every legal placement. The environment is reset at the start; at the end it is in the middle of
-    an episode. The reference program consists of plain loops: it takes a second on average for a
-    step of one row of ``irregular``.
+    It takes ``num_steps`` random legal steps and compares up to four rows, the first and the last
+    among them, with the reference program. If the reference does not implement a stability rule or
+    a reward term, the comparisons that need it are skipped. An action mode that lists no placements
+    (``ActionMode.lists``) must be able to express every legal placement. The environment is reset
+    at the start; at the end it is in the middle of an episode. The reference program consists of
+    plain loops: on one core, the check takes about 5 seconds for boxes, 15 for ``irregular``, 80
+    for ``sls_nesting`` and 110 for ``nesting``, and a quarter of that with one row.
 
     Raises:
         CheckError: A check failed; the message names the row, the step and the difference.
@@ -43,7 +44,7 @@ def _check_episodes(env: PackingEnv, num_steps: int, seed: int) -> None:
     """Compare random legal steps with the reference program."""
     generator = torch.Generator().manual_seed(seed)
     root = env.reset()
-    referee = Referee(env, mask_bits=64, seed=seed)
+    referee = Referee(env, mask_bits=64, seed=seed, num_rows=4)
     for step in range(num_steps):
         for key in env.mode.mask_keys:
             good = bool(root[key].any(-1).all())

@@ -84,9 +84,16 @@ class Referee:
         env: The environment, after ``reset()``.
         mask_bits: Number of random mask entries to compare per row and step; ``None`` means all.
         seed: Seed for the choice of these entries.
+        num_rows: Number of rows to compare, spread over the batch; ``None`` means all.
     """
 
-    def __init__(self, env: PackingEnv, mask_bits: int | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        env: PackingEnv,
+        mask_bits: int | None = None,
+        seed: int = 0,
+        num_rows: int | None = None,
+    ) -> None:
         self.env = env
         self.mask_bits = mask_bits
         self.steps = 0
@@ -96,9 +103,11 @@ class Referee:
         self._layered = env.params.geometry == "voxels"
         self._smallest = _smallest_side(env)
         self._items: dict[int, Any] = {}
-        rows = range(env.batch_size.numel())
-        self.episodes = [self._episode(row) for row in rows]
-        self._spaces = [self._first_spaces() for _ in rows]
+        num_envs = env.batch_size.numel()
+        spread = np.linspace(0, num_envs - 1, min(num_rows or num_envs, num_envs)).astype(int)
+        self.rows = spread.tolist()
+        self.episodes = {row: self._episode(row) for row in self.rows}
+        self._spaces = {row: self._first_spaces() for row in self.rows}
 
     def _episode(self, row: int) -> Episode:
         episode = begin_episode(self.env, row, self._items)
@@ -108,7 +117,7 @@ class Referee:
     def begin(self, rows: Tensor, observed: TensorDictBase) -> None:
         """Restart the given rows (bool, any shape) and compare their first observation."""
         mask = _action_mask(self.env, observed)
-        for row in rows.flatten().nonzero().flatten().tolist():
+        for row in (row for row in self.rows if rows.flatten()[row]):
             self.episodes[row] = self._episode(row)
             self._spaces[row] = self._first_spaces()
             if self._known and self.env.mode.mask_is_joint:
@@ -125,9 +134,10 @@ class Referee:
         scene = current_scene(self.env)
         mask = _action_mask(self.env, observed)
         places = () if scene.maps else self._some_places(scene)
-        for row, decision in enumerate(decisions):
-            episode = self.episodes[row]
+        for row, episode in self.episodes.items():
+            decision = decisions[row]
             packed, live = len(episode.packed), not episode.done
+            episode.likely = self._likely(row, scene)
             reward = self._take(row, decision)
             self._compare_row(row, observed, reward)
             if live and len(episode.packed) > packed:
@@ -164,9 +174,18 @@ class Referee:
         """Draw placements of geometry "boxes", with rest heights and legality, ``[B, P]`` each."""
         xs, ys = self.env.params.lattice
         size = self.env.params.num_visible * self.orientations * xs * ys
-        shape = (len(self.episodes), self.mask_bits or _PLACES_IN_BOXES)
+        shape = (self.env.batch_size.numel(), self.mask_bits or _PLACES_IN_BOXES)
         index = torch.from_numpy(self._random.integers(0, size, shape)).to(self.env.device)
         return index, *candidates.judge(scene, index)
+
+    def _likely(self, row: int, scene: candidates.Scene) -> list[Place]:
+        """Return a legal placement of each visible item that has one, if there are maps."""
+        if scene.maps is None:
+            return []
+        legal = scene.maps.legal[row].flatten(1)
+        first = (legal.int().argmax(1) + torch.arange(len(legal)) * legal.shape[1]).tolist()
+        places = (decode_place(self.env, index) for index in first)
+        return [place.place(self._layered) for place in places]
 
     def _listed(self, row: int) -> list[Place] | None:
         """Return the candidates of a row, in order; ``None`` in other modes."""
