@@ -93,14 +93,19 @@ def disk_use(trainer: Trainer, options: Mapping[str, Any], folder: Path) -> tupl
     each = num_bytes(named_tensors(trainer.state_dict(replay=False)).values())
     if options["replay"]:
         each += getattr(trainer.replay, "num_bytes", 0)
-    # 2. All that are kept, and the one that is being written.
-    every = trainer.every["save"]
-    saves = 1 if every is None else math.ceil(trainer.total / every)
-    keep, best = options["keep"], int(options["best"] is not None)
-    most = saves if keep is None else min(saves, keep + best)
-    needed, free = each * (most + 1), shutil.disk_usage(folder).free
+    # 2. All that are kept, and the one that is being written. The best of a metric of evaluations
+    #    is saved after each evaluation; the number of saves by the clock is unknown.
+    keep, best = options["keep"], str(options["best"] or "")
+    every = [trainer.every["save"]]
+    if best.removeprefix("-").startswith("held_out/"):
+        every.append(trainer.every["evaluate"])
+    saves = max(1, sum(math.ceil(trainer.total / frames) for frames in every if frames))
+    if keep is not None:
+        most = keep + bool(best)
+        saves = most if trainer.schedule.save_minutes else min(saves, most)
+    needed, free = each * (saves + 1), shutil.disk_usage(folder).free
     line = (
-        f"checkpoints: up to {human(each)} each, {most} kept (checkpoint.keep={keep}), "
+        f"checkpoints: up to {human(each)} each, {saves} kept (checkpoint.keep={keep}), "
         f"{human(needed)} with one that is being written ({human(free)} free)"
     )
     if needed <= free:
