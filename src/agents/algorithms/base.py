@@ -110,6 +110,7 @@ class ReturnsLearner(Learner):
 
     action_modes = ("placement", "candidate")
     network_role = "action values"
+    network_arguments = ("readout",)
     parts = ("policy", "objective", "optimizer")
     objective: BootstrapLoss
     targets: GatedUpdate

@@ -115,8 +115,15 @@ def choose_network(config: DictConfig, set_keys: Set[str], folders: Sequence[Pat
     """Set the first network that fits, if none was chosen and the agent's default does not fit.
 
     ``set_keys`` are the keys that the command line sets.
+
+    Raises:
+        ConfigError: The command line sets a network, but the agent uses none.
     """
-    if not _has_network(config) or any(key.partition(".")[0] == "network" for key in set_keys):
+    chosen = any(key.partition(".")[0] == "network" for key in set_keys)
+    agent = OmegaConf.select(config, "agent")
+    if chosen and agent is not None and "network" not in agent:
+        raise ConfigError(f"agent {agent['_target_']} uses no network; leave out network=...")
+    if not _has_network(config) or chosen:
         return
     if _network_fits(config.network, config):
         return
@@ -131,13 +138,17 @@ def _has_network(config: DictConfig) -> bool:
 
 
 def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
-    """Return whether a network supports the task's mode, and has the role that the agent needs.
+    """Return whether a network supports the task's mode, and what the agent needs.
 
-    A missing attribute (``action_modes``, ``role``, ``network_role``) sets no condition.
+    A missing attribute (``action_modes``, ``role``; ``network_role``, ``network_arguments``) sets
+    no condition.
     """
     modes, mode = _modes(node, "network"), OmegaConf.select(config, "env.action_mode")
-    needs = getattr(locate(config.agent, "agent"), "network_role", None)
-    role = getattr(locate(node, "network"), "role", None)
+    agent, network = locate(config.agent, "agent"), locate(node, "network")
+    needs, role = getattr(agent, "network_role", None), getattr(network, "role", None)
+    takes, given = _argument_names(network), set(getattr(agent, "network_arguments", ()))
+    if takes is not None and not given <= set(takes):
+        return False
     return (modes is None or mode in modes) and (needs is None or role in (None, needs))
 
 

@@ -78,6 +78,8 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("train agent=dqn,heuristic", "add --multirun"),
         ("train 'what is this'", "write key=value"),
         ("train agent=ppo network=score_maps", "network= one of: placement_actor_critic"),
+        ("eval agent=heuristic network=score_maps", "uses no network; leave out network=..."),
+        ("eval agent=search network.channels=8", "uses no network; leave out network=..."),
         ("train --config-dir nowhere", "there is no such folder"),
         (f"train {SMALL} replay.capacity=2", "less than one step"),
         (f"play {SMALL} instance=24", "instance=24 does not exist"),
@@ -297,13 +299,21 @@ def test_policies_refuse_a_gymnasium_environment(use):
 
 
 @pytest.mark.parametrize(
-    ("text", "remedy"),
-    [("_target_: [x", r"mine.yaml.*line 1"), ("width: 16", "network has no _target_")],
+    ("agent", "text", "remedy"),
+    [
+        ("dqn", "_target_: [x", r"mine.yaml.*line 1"),
+        ("dqn", "width: 16", "network has no _target_"),
+        (
+            "rainbow",
+            "{_target_: torch.nn.Bilinear, _partial_: true}",
+            "network= one of: score_maps",
+        ),
+    ],
 )
-def test_an_error_in_a_file_of_the_user_names_the_place(text, remedy, capsys, tmp_path):
+def test_an_error_in_a_file_of_the_user_names_the_place(agent, text, remedy, capsys, tmp_path):
     (tmp_path / "network").mkdir()
     (tmp_path / "network" / "mine.yaml").write_text(text)
-    words = ["train", "agent=dqn", "network=mine", "--config-dir", str(tmp_path)]
+    words = ["train", f"agent={agent}", "network=mine", "--config-dir", str(tmp_path)]
     assert cli.main([*words, f"run_dir={tmp_path / 'run'}"]) == 2
     assert re.search(remedy, capsys.readouterr().err)
 
