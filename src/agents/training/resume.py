@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents import process_group
+from agents.algorithms.base import Agent
 from agents.config.build import build_agent
 from agents.config.folders import ConfigError
 from agents.config.keys import parse
@@ -202,6 +203,11 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
     """
     # 1. Load the weights into an agent that is built as in the run.
     agent = build_agent(config, env)
+    if not isinstance(agent, Agent):
+        raise CheckpointError(
+            f"{checkpoint.path}: holds weights, but agent {config.agent['_target_']} has none; "
+            "leave out agent=..., or leave out the checkpoint"
+        )
     try:
         if checkpoint.meta.get(POLICY_ONLY):
             agent.policy.load_state_dict(checkpoint.state["agent"]["policy"])

@@ -117,6 +117,8 @@ def test_train_then_eval_play_render(capsys) -> None:
     assert json.loads(Path("mine.json").read_text())["items"]
     said = refused(capsys, "eval", "checkpoint=run", "network.channels=8")
     assert "does not fit agent agents.algorithms.dqn.DQN" in said
+    said = refused(capsys, "eval", "checkpoint=run", "agent=heuristic")
+    assert "agents.heuristics.build has none; leave out agent=..." in said
 
     capsys.readouterr()
     assert cli.main(["play", "checkpoint=run", "instance=2", "frames=frames"]) == 0
