@@ -19,6 +19,7 @@ import math
 import operator
 import re
 import struct
+import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -235,25 +236,23 @@ def declared(hint: Any) -> tuple[list[Any], Option]:
 # ---------------------------------------------------------------------- readers of each type
 
 
+def plain(value: Any) -> Any:
+    """Return a scalar of NumPy or a tensor of one number as a Python number; others as they are."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
 def _integer(name: str, value: Any, option: Option, _: Any = None) -> int:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    whole = isinstance(value := plain(value), Integral) and not isinstance(value, bool)
     if not whole or not option.holds(int(value)):
         raise option.refusal(name, value, "an integer")
     return int(value)
 
 
 def _number(name: str, value: Any, option: Option, _: Any = None) -> float:
-    finite = isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
-    if not finite or not option.holds(float(value)):
+    number = isinstance(value := plain(value), Real) and not isinstance(value, bool)
+    if not number or not abs(value) <= sys.float_info.max or not option.holds(float(value)):
         raise option.refusal(name, value, "a finite number")
     return float(value)
-
-
-def _is_finite(value: Real) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond the range of floats
-        return False
 
 
 def _flag(name: str, value: Any, option: Option, _: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.mesh_files import tetrahedron
 from tests.plan_files import refused
 from tests.planner.orders import box, checked, patiently
@@ -67,7 +68,9 @@ def test_containers_are_read_from_a_table(name: str, text: str, tmp_path: Path) 
 
 def test_containers_are_read_from_python() -> None:
     crate = ContainerType((1.2, 0.8, 0.5), number=1)
-    assert read_containers((1.2, 0.8, 0.5)) == [ContainerType((1.2, 0.8, 0.5))]
+    small = np.array((1.2, 0.8, 0.5), np.float32)
+    for one in ((1.2, 0.8, 0.5), small, torch.tensor(small), [small, small]):
+        assert read_containers(one) == [ContainerType((1.2, 0.8, 0.5))]
     assert read_containers(["2x2x2m", crate, (1.0, 1.0, 1.0), "2x2x2m"]) == [
         ContainerType("2x2x2m"), crate, ContainerType((1.0, 1.0, 1.0))
     ]  # fmt: skip

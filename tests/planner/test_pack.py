@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import trimesh
 from tests.mesh_files import tetrahedron, write_urdf
 from tests.planner.orders import BOTH, GRID, checked, on, patiently
@@ -108,14 +109,17 @@ def test_the_table_of_positions_is_as_exact_as_the_plan(tmp_path: Path) -> None:
     assert {b - a for a, b in pairwise(x)} <= {Fraction(0), *set.union(*sides)}
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, str])
-def test_sides_may_be_any_numbers(kind: type, tmp_path: Path) -> None:
-    sides = (40, 30, 20) if kind is np.int64 else (40.5, 30.5, 20.5)
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, torch.tensor, str])
+def test_sides_and_weights_may_be_any_numbers(kind: Any, tmp_path: Path) -> None:
+    sides = (40, 30, 20) if kind is np.int64 else (40.1, 30.5, 20.5)
     part = Part(sides=tuple(map(kind, sides)), unit="mm", quantity=np.int64(2), name="box")
     assert part.exact_sides == tuple(Fraction(str(side)) / 1000 for side in sides)
-    checked(pe.pack({part: 3}, "100x100x100mm", 1.0), tmp_path)
     if kind is not str:
-        assert Part(sides=np.array(sides, kind), unit="mm").exact_sides == part.exact_sides
+        handling = {"weight": kind(2), "group": np.int64(1), "fragile": np.bool_(0)}
+        array = torch.tensor(sides) if kind is torch.tensor else np.array(sides, kind)
+        part = Part(sides=array, unit="mm", quantity=torch.tensor(2), handling=handling)
+        assert part.exact_sides == tuple(Fraction(str(side)) / 1000 for side in sides)
+    checked(pe.pack({part: 3}, "100x100x100mm", 1.0), tmp_path)
 
 
 ONE_SOLID = "give one of file, sides and mesh"
@@ -141,7 +145,9 @@ def test_errors_of_parts_name_the_part(wrong: dict[str, Any], message: str) -> N
         Part(name="crate", **wrong)
 
 
-@pytest.mark.parametrize("entry", [(40, 30, 20), {"sides": (40, 30, 20)}, 3])
+@pytest.mark.parametrize(
+    "entry", [(40, 30, 20), {"sides": (40, 30, 20)}, np.array([40, 30, 20]), 3]
+)
 def test_what_is_no_part_is_refused(entry: Any) -> None:
     with pytest.raises(OrderError, match="is not a part"):
         pe.pack([entry], "100x100x100mm", 1.0)

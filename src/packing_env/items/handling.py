@@ -23,6 +23,7 @@ from packing_env.values import (
     check_names,
     check_number,
     options,
+    plain,
     read,
     read_mapping,
 )
@@ -250,7 +251,7 @@ def read_handling(attributes: Any) -> dict[str, Any]:
     special = options(Stacking)
     known = [f.name for f in fields(Handling)]
     check_names("handling", attributes, [*known, *special, *POSES])
-    values = {name: v for name, v in attributes.items() if name in known and v is not None}
+    values = {name: plain(v) for name, v in attributes.items() if name in known and v is not None}
     for name, value in values.items():
         _read(name, value)
     stacking = {name: value for name, value in attributes.items() if name in special}

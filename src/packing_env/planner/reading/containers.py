@@ -190,7 +190,8 @@ def read_containers(containers: Containers) -> list[ContainerType]:
     several: Iterable[Any] = [containers]
     if not isinstance(containers, (str, ContainerType)):
         entries = list(containers)
-        nested = entries and all(isinstance(e, (str, Sequence, ContainerType)) for e in entries)
+        kinds = (str, Sequence, ContainerType)
+        nested = entries and all(isinstance(e, kinds) or getattr(e, "ndim", 0) for e in entries)
         several = entries if nested else [entries]
     types = [kind for each in several for kind in _read(each)]
     distinct: dict[Any, ContainerType] = {}

@@ -80,6 +80,8 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
     Raises:
         ValueError: The value is not a finite number, or is ambiguous; the message names it.
     """
+    if hasattr(value, "detach"):  # a tensor; NumPy prints the shortest decimal of its dtype
+        value = value.numpy(force=True)[()]
     if isinstance(value, Rational) and not isinstance(value, bool):
         return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, (Real, Decimal)) and not isinstance(value, bool):
@@ -277,7 +279,7 @@ def exact_container(value: str | Sequence[Any]) -> tuple[ExactSize, str]:
         check_container([float(length) for length in lengths])
     else:
         check_container(value)
-        lengths = value.tolist() if hasattr(value, "tolist") else value
+        lengths = value
     x, y, height = (exact(length) for length in lengths)
     longest = max(x, y, height)
     if longest > _LARGEST:

@@ -299,7 +299,7 @@ def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list
     name = ""
     for item in parts:
         entry, times = split_count(item) if isinstance(item, str) else (item, None)
-        if entry != "":
+        if not isinstance(entry, str) or entry:
             read += last
             last, name = list(_read(entry, unit)), str(entry)
         elif not last:
