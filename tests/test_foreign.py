@@ -143,7 +143,8 @@ def test_decimals_are_exact(tmp_path: Path) -> None:
         size = '{"length": 0.7, "width": 1, "height": 1}'
         return f'{{"unit": "in", "container": {size}, "boxes": [{", ".join(boxes)}]}}'
 
-    assert claim(tmp_path, side("0.3")) is None
+    for exact_fit in ("0.3", "0.30000000000000004", "0.2999999999999999"):  # sums of binary numbers
+        assert claim(tmp_path, side(exact_fit)) is None
     violation = judge(tmp_path / "plan", side("0.29999999"))[0].report.violation
     assert violation is not None
     assert violation.claim == "overlap"

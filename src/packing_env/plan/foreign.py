@@ -18,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ KNOWN = (
 )
 LARGEST = 1e12
 """Largest length or weight that is read; its inverse is the smallest above 0."""
+_ROUNDED = Context(prec=14)
+"""Digits that are read: a sum of binary numbers may be written as 0.30000000000000004."""
 
 
 @dataclass(frozen=True)
@@ -294,13 +296,13 @@ def _name(value: Any) -> str:
 
 
 def _number(value: Any) -> Fraction:
-    """Return a number exactly as it is written."""
+    """Return a number as it is written, without the rounding error of a binary number."""
     if isinstance(value, bool) or not isinstance(value, (int, str, Decimal, Fraction)):
         raise ValueError(f"{value!r} is not a number")
     if isinstance(value, Fraction):
         return value
     try:
-        number = Decimal(value)
+        number = _ROUNDED.create_decimal(value)
     except ArithmeticError as error:
         raise ValueError(f"{value!r} is not a number") from error
     small = number != 0 and not 1 / LARGEST <= abs(number) <= LARGEST
