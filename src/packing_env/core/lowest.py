@@ -107,12 +107,15 @@ class LowestPlacement:
             index[rows], z[rows] = mapped.index, mapped.z
         return Found(index, z, examined)
 
-    def from_maps(self, state: State, item_id: Tensor, there: Tensor) -> Found:
-        """Find the same as :meth:`among`, from full maps."""
+    def from_maps(
+        self, state: State, item_id: Tensor, there: Tensor, allowed: Tensor | None = None
+    ) -> Found:
+        """Find the same as :meth:`among`, from full maps; of the ``allowed`` placements only."""
         maps = feasibility.legal_maps(state, item_id, there, self.catalogue, self.params)
         pitches = drop_heights(maps, self.params).double()
         pitches = pitches * (self.params.height / self.params.pitch)
-        index = scores.best_of_lattice(scores.HEIGHT_WEIGHT * pitches, maps.legal)
+        legal = maps.legal if allowed is None else maps.legal & allowed
+        index = scores.best_of_lattice(scores.HEIGHT_WEIGHT * pitches, legal)
         z = maps.z.flatten(1).gather(1, index.clamp(min=0)[:, None])[:, 0]
         return Found(index, torch.where(index >= 0, z, torch.inf), None)
 

@@ -76,17 +76,22 @@ class Filling:
         }
 
     def put(
-        self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]
+        self,
+        state: State,
+        item_id: Int[Tensor, "B L"],
+        there: Bool[Tensor, "B L"],
+        in_rows: bool = False,
     ) -> tuple[State, Bool[Tensor, " B"]]:
         """Put the marked item with the lowest legal place into each container.
 
         ``there`` marks items of ``item_id``. The marked items of a container are the poses of one
-        part, so they share a stability rule.
+        part, so they share a stability rule. With ``in_rows``, only the places count at which equal
+        items stand side by side, in rows along x and y.
 
         Returns:
             The containers, and a mask of the containers that had a place.
         """
-        index, z = self._find(state, item_id, there)
+        index, z = self._find(state, item_id, there, in_rows)
         carried = index >= 0
         index, places = index.clamp(min=0), math.prod(self.params.lattice)
         placement = decode_placement(index % places, 1, self.params)
@@ -124,7 +129,11 @@ class Filling:
         return after
 
     def _find(
-        self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]
+        self,
+        state: State,
+        item_id: Int[Tensor, "B L"],
+        there: Bool[Tensor, "B L"],
+        in_rows: bool,
     ) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
         """Return the lowest legal place in each container and its rest height; -1 for no place."""
         index = torch.full((len(item_id),), -1)
@@ -132,11 +141,28 @@ class Filling:
         for held, search in self._lowest:
             these = there & held[item_id]
             if bool(these.any()):
-                lowest = search.among(state, item_id, these)
+                if in_rows:
+                    lowest = search.from_maps(state, item_id, these, self._rows(item_id))
+                else:
+                    lowest = search.among(state, item_id, these)
                 mine = these.any(1)
                 index = torch.where(mine, lowest.index, index)
                 z = torch.where(mine, lowest.z, z)
         return index, z
+
+    def _rows(self, item_id: Int[Tensor, "B L"]) -> Bool[Tensor, "B L R Xs Ys"]:
+        """Return the places that are whole steps from the wall; a step is an item and its gap."""
+        rules = self.params.constraints
+        wall, gap = (
+            constraints.cells_of(length or 0.0, self.params)
+            for length in (rules.walls, rules.clearance)
+        )
+        step = self._items["size"][item_id].clamp(min=1) + gap
+        along = []
+        for axis, count in enumerate(self.params.lattice):
+            beyond = torch.arange(count) * self.params.grid_step - wall
+            along.append((beyond >= 0) & (beyond % step[..., axis, None] == 0))
+        return along[0][..., :, None] & along[1][..., None, :]
 
     def replay(self, state: State) -> State:
         """Repeat the placements of one container in full steps; return the full state."""

@@ -2,7 +2,9 @@
 
 A candidate is a sequence of parts, each with a pose or with any pose (-1). Decoding puts each part
 in turn at its lowest legal place and leaves out parts without a place. The first candidates sort
-the parts by several keys, the largest first. Then a few candidates are improved in turn. Their
+the parts by several keys, the largest first. In one of them, equal parts stand side by side in
+rows: the lowest places of round parts interlock, so fewer may fit. Then a few candidates are
+improved in turn. Their
 neighbours (one part earlier, two parts exchanged, or another pose) are decoded together, from the
 state before the first difference on. The best neighbour replaces its parent if it is better, or a
 little worse within a temperature that falls to zero with time (simulated annealing).
@@ -160,6 +162,9 @@ class OrderSearch:
             spread = _SPREADS[len(orders) % len(_SPREADS)]
             noise = [math.exp(self._random.gauss(0.0, spread)) for _ in self._volume]
             orders.append(self._sequence(self._volume * torch.tensor(noise)))
+        if len(self.best.packed) < self.size:
+            self._keep(self._decode_one(self.best.genes, deadline=deadline, in_rows=True))
+            self._chains[0] = self.best
         value = self._decode(orders, deadline=deadline)[0]
         for i in value.argsort(descending=True)[: _CHAINS - 1].tolist():
             self._chains.append(self._decode_one(orders[i], deadline=deadline))
@@ -236,9 +241,10 @@ class OrderSearch:
         parent: Candidate | None = None,
         place: int = 0,
         deadline: float = math.inf,
+        in_rows: bool = False,
     ) -> Candidate:
         """Decode a sequence, and store states on the way."""
-        value, legal, states = self._decode([genes], parent, place, deadline)
+        value, legal, states = self._decode([genes], parent, place, deadline, in_rows)
         first = place - place % self._stride
         before = [] if parent is None else [p for p in parent.packed if p < first]
         earlier = [] if parent is None else parent.states[: first // self._stride]
@@ -251,8 +257,9 @@ class OrderSearch:
         parent: Candidate | None = None,
         place: int = 0,
         deadline: float = math.inf,
+        in_rows: bool = False,
     ) -> tuple[Float[Tensor, " B"], Tensor, list[State]]:
-        """Decode sequences that equal their parent's up to a place.
+        """Decode sequences that equal their parent's up to a place; see also `Filling.put`.
 
         Returns:
             Values; a mask of packed parts ``[B, T]``, from the stored state before ``place`` on;
@@ -278,7 +285,7 @@ class OrderSearch:
             if (first + step) % self._stride == 0:
                 states.append(state)
             part, pose = genes[:, step].unbind(1)
-            state, legal[:, step] = self._put(state, part, pose, failed)
+            state, legal[:, step] = self._put(state, part, pose, failed, in_rows)
         self.tried += len(candidates)
         height = state["heightmap"].amax((1, 2)).double() / self._params.height
         share = state["volume"] / self._params.container_volume
@@ -291,6 +298,7 @@ class OrderSearch:
         part: Int[Tensor, " B"],
         pose: Int[Tensor, " B"],
         failed: Tensor,
+        in_rows: bool,
     ) -> tuple[State, Tensor]:
         """Put one part per row at its lowest place; mark parts without a place in ``failed``.
 
@@ -300,7 +308,7 @@ class OrderSearch:
         there &= ~failed.gather(1, part[:, None])
         if not bool(there.any()):
             return state, torch.zeros_like(part, dtype=torch.bool)
-        state, legal = self._filling.put(state, rows, there)
+        state, legal = self._filling.put(state, rows, there, in_rows)
         failed &= ~legal[:, None]
         failed[torch.arange(len(part)), part] |= ~legal & (pose < 0)
         return state, legal
