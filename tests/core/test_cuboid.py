@@ -15,7 +15,7 @@ from packing_env.core.cuboids import cells as cuboid
 from packing_env.core.orientation import visible_items
 from packing_env.engine.operations import ON_CELLS
 from packing_env.items import Catalogue
-from packing_env.kernels.cuboids.slopes import slope_scale
+from packing_env.kernels.cuboids.slopes import integers, slope_scale
 from packing_env.types import PackingParams
 
 RULES = kernels.CUBOID_RULES
@@ -96,6 +96,9 @@ def test_slopes_as_integers_keep_the_sign_of_a_sum(window: tuple[int, int]) -> N
     exact = np.add.outer(rise, np.zeros_like(rise)) * run + rise * run[:, None]
     assert ((exact >= 0) == (np.add.outer(kept, kept) >= -along)).all()
     assert steepest > kept.max() + along
+    counts, slopes = map(np.iinfo, integers(window))
+    assert across * along <= counts.max
+    assert 2 * (along + 1) * steepest <= slopes.max  # a sum of two, without a run
 
 
 @pytest.mark.parametrize(
