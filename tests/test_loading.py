@@ -21,7 +21,9 @@ from packing_env.plan import (
     LoadRules,
     load_boxes,
 )
+from packing_env.plan.loading.compiled import compiled
 from packing_env.plan.loading.search import Search
+from packing_env.plan.loading.strips import floor_strips
 from packing_env.types import ParameterError
 
 pytest.importorskip("numba")
@@ -185,6 +187,13 @@ def test_long_thin_loads_are_lowered() -> None:
     ends = sorted((box.corner[0], box.corner[0] + (7, 13)[box.kind]) for box in load)
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ends))
     assert len(load) > 10**5
+
+
+def test_the_lowering_of_boxes_ends_at_once_when_it_is_halted() -> None:
+    corners, sides = np.array([[0, 0, 9]]), np.ones((1, 3), np.int64)
+    strips = floor_strips(corners[:, :2], sides[:, :2])
+    compiled("blocks_numba").lower_boxes(corners, sides, strips, np.ones(1, np.int8))
+    assert corners[0, 2] == 9
 
 
 @pytest.mark.parametrize("counts", [(10**10,), (6 * 10**6, 6 * 10**6)])
