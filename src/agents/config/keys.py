@@ -249,12 +249,12 @@ def _explained(
     """Return the reason for Hydra's error, as one paragraph."""
     # 1. An unknown option of a group.
     options = groups(folders)
-    chosen = _choices(overrides, options)
-    for override in chosen:
+    for override in _choices(overrides, options):
         for name in _names(override):
             check_name(override.key_or_group, name, options[override.key_or_group])
-    # 2. An unknown key: compare it with the keys of the chosen groups.
-    lines = [override.input_line or "" for override in chosen]
+    # 2. An unknown key: compare it with the keys of the chosen groups, without the removed ones.
+    of_groups = [each for each in overrides if each.key_or_group in options]
+    lines = [each.input_line or "" for each in of_groups if not each.is_sweep_override()]
     try:
         base = hydra_compose(command, [*lines, *search_path(folders)])
     except (HydraException, OmegaConfBaseException):

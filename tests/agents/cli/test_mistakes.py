@@ -35,6 +35,7 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("train agent.learning_rate=1e-3", "did you mean agent.lr?"),
         ("train agent.lerning_rate=1e-3", "did you mean agent.lr?"),
         ("train agent.batchsize=8", "did you mean agent.batch_size?"),
+        ("train '~agent' agent.lr=1e-3", "unknown key 'agent.lr'"),
         ("train evaluation.plan=results.json", "would overwrite results.json of a run"),
         ("train seed=-1", "seed=-1 must be an integer, at least 0"),
         (f"train seed={2**63}", f"seed={2**63} must be an integer, at least 0"),
