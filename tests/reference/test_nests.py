@@ -2,6 +2,7 @@
 
 import math
 import os
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -195,3 +196,14 @@ def test_a_hundredth_of_a_millimetre_is_measured(meshes: list[Solid], further: f
     assert (violation.item, violation.claim) == (1, "clearance")
     assert f"{-1e6 * further:.4g} micrometres" in violation.found
     assert "item 0 (part)" in violation.found
+
+
+def test_memory_does_not_grow_with_all_pairs_of_blocks() -> None:
+    """The table of all pairs of blocks would take 37 MiB for each axis."""
+    corners = np.random.default_rng(0).uniform(0.0, 1.0, (200_000, 1, 3))
+    surface = Surface(corners + 1e-4 * np.eye(3))
+    tracemalloc.start()
+    next(pairs(surface, surface, np.zeros(3), np.zeros(3)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * 2**20

@@ -13,6 +13,8 @@ import numpy as np
 _BLOCK = 32
 _PAIRS = 1 << 15
 """Pairs of triangles that are compared at a time."""
+_PAIRS_OF_BLOCKS = 1 << 22
+"""Pairs of blocks that are compared at a time."""
 _FAR = 1e300
 """Bounds of unused places of a block."""
 ALL_THE_WAY = 1e12
@@ -83,19 +85,38 @@ def pairs(
         below: ``[3]`` metres by which lower corners are moved down; may be negative.
         above: ``[3]`` metres by which upper corners are moved up.
     """
-    # 1. Find the pairs of blocks, one axis after the other.
     low, high = one.low - below, one.high + above
-    block = _meeting(low.min(1)[:, None], high.max(1)[:, None], two.low.min(1), two.high.max(1))
-    first, second = np.nonzero(block)
-
-    # 2. Compare the triangles of each pair of blocks, some pairs at a time.
     step = max(1, _PAIRS // _BLOCK**2)
+    for first, second in _pairs_of_blocks(low, high, two):
+        for start in range(0, len(first), step):
+            k, m = first[start : start + step], second[start : start + step]
+            ends = (
+                low[k][:, :, None],
+                high[k][:, :, None],
+                two.low[m][:, None],
+                two.high[m][:, None],
+            )
+            pair, i, j = np.nonzero(_meeting(*ends))
+            if len(pair):
+                yield k[pair] * _BLOCK + i, m[pair] * _BLOCK + j
+
+
+def _pairs_of_blocks(
+    low: np.ndarray, high: np.ndarray, two: Surface
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the indices of blocks whose bounds meet, for some blocks of the first surface."""
+    # 1. Keep the blocks of each surface that meet the bounds of the whole other one.
+    low, high, low_of_two, high_of_two = low.min(1), high.max(1), two.low.min(1), two.high.max(1)
+    first = np.nonzero(_meeting(low, high, *two.bounds))[0]
+    second = np.nonzero(_meeting(low_of_two, high_of_two, low.min(0), high.max(0)))[0]
+
+    # 2. Compare them, some blocks at a time, because surfaces may have tens of thousands.
+    step = max(1, _PAIRS_OF_BLOCKS // max(1, len(second)))
     for start in range(0, len(first), step):
-        k, m = first[start : start + step], second[start : start + step]
-        ends = low[k][:, :, None], high[k][:, :, None], two.low[m][:, None], two.high[m][:, None]
-        pair, i, j = np.nonzero(_meeting(*ends))
-        if len(pair):
-            yield k[pair] * _BLOCK + i, m[pair] * _BLOCK + j
+        k = first[start : start + step]
+        ends = low[k][:, None], high[k][:, None], low_of_two[second], high_of_two[second]
+        i, j = np.nonzero(_meeting(*ends))
+        yield k[i], second[j]
 
 
 def _meeting(
