@@ -88,9 +88,9 @@ def first_faces(faces: np.ndarray) -> np.ndarray:
     edges = np.stack((faces, np.roll(faces, -1, 1)), -1).reshape(-1, 2)
     edges = np.concatenate((edges, edges[:, ::-1]))
     label = np.arange(int(faces.max()) + 1)
-    while True:  # each vertex takes the smallest label among its neighbours
+    while True:  # each label takes the smallest one among the neighbours of its vertices
         least = label.copy()
-        np.minimum.at(least, edges[:, 0], label[edges[:, 1]])
+        np.minimum.at(least, label[edges[:, 0]], label[edges[:, 1]])
         least = least[least]
         if np.array_equal(least, label):
             return np.unique(label[faces[:, 0]], return_index=True)[1]
