@@ -205,12 +205,11 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
         magnitude = torch.as_tensor(priority, device=self.device).detach().double().abs()
-        magnitude = torch.where(magnitude.isfinite(), magnitude, self._top)
+        magnitude = magnitude.reshape(-1).expand(slot.shape)
+        counts = magnitude.isfinite() & (slot < self._max_capacity)
+        magnitude = torch.where(counts, magnitude, self._top)
         torch.maximum(self._top, magnitude.amax(), out=self._top)
-        power = self._power(magnitude)
-        if power.shape != slot.shape:
-            power = power.reshape(-1).expand(slot.shape)
-        self._write(slot, power)
+        self._write(slot, self._power(magnitude))
 
     def _slots(self, index: Any, storage: Storage | None) -> Int[Tensor, " n"]:
         """Return flat entries of the buffer; an index outside it becomes the spare entry."""
@@ -232,7 +231,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self._spare.zero_()
         row = slot >> self._shift
         self._sums.scatter_(0, row, self._rows.index_select(0, row).sum(1))
-        torch.maximum(self._last, slot.amax(), out=self._last)
+        inside = torch.where(slot < self._max_capacity, slot, -1)
+        torch.maximum(self._last, inside.amax(), out=self._last)
 
     # ------------------------------------------------------------------ saving
 

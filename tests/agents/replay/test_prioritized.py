@@ -115,8 +115,10 @@ def test_updates_equal_a_naive_implementation(capacity):
                 torch.tensor(places), torch.tensor(priorities, dtype=torch.float64)
             )
             plain.update(places, priorities)
+            sampler.update_priority([-1, capacity + 2], 99.0)  # both are outside, so ignored
         powers = torch.tensor(plain.powers, dtype=torch.float64)
         torch.testing.assert_close(sampler._powers[:capacity], powers, rtol=1e-14, atol=0)
+        assert not sampler._powers[capacity:].any()
         assert torch.equal(sampler._sums, sampler._rows.sum(1))
         assert float(sampler.default_priority) == (plain.top or 1.0)
         assert int(sampler._last) == filled - 1
@@ -194,6 +196,7 @@ def test_state_returns_with_the_same_draws(tmp_path):
         index = torch.randint(90, (13,), generator=generator)
         one.update_priority(index, torch.rand(13, generator=generator))
     one.set_frames(50)
+    assert one.beta == pytest.approx(0.7)  # halfway from 0.4 to 1
     file = io.BytesIO()
     torch.save(one.state_dict(), file)
     file.seek(0)
