@@ -194,9 +194,9 @@ def test_pieces_of_a_cut_container_are_put_together(tmp_path: Path) -> None:
 CUBE = (100, 100, 100)
 
 
-def tyres(second: str) -> list[Part]:
+def tyres(second: str, *sides: float) -> list[Part]:
     options: dict[str, Any] = {"quantity": 2, "faces": "z", "on_like": True}
-    return [box("tyre", 100, 100, 60, **options), box(second, 90, 90, 50, **options)]
+    return [box("tyre", 100, 100, 60, **options), box(second, *sides, **options)]
 
 
 RULES: dict[str, tuple[list[Part], str, dict[str, Any], int]] = {
@@ -211,8 +211,8 @@ RULES: dict[str, tuple[list[Part], str, dict[str, Any], int]] = {
         [box("base", *CUBE), box("shy", *CUBE, quantity=2, on_like=True)],
         "200x100x200mm", {}, 3,
     ),
-    "on its like of another row": (tyres("tyre"), "100x100x300mm", {}, 4),
-    "on its like, of another name": (tyres("wheel"), "100x100x300mm", {}, 2),
+    "on its like of another row": (tyres("tyre", 90, 90, 50), "100x100x300mm", {}, 4),
+    "on its like, of another name": (tyres("wheel", 100, 100, 60), "100x100x300mm", {}, 2),
     "fragile on top": (
         [box("glass", *CUBE, fragile=True), box("brick", *CUBE)], "100x100x200mm",
         {"fragile": "top"}, 2,

@@ -83,6 +83,7 @@ PLURALS = (
         ('dx,dy,dz,qty\n"1,250.50","1,120.25",90,6\n', LONG),
         ("dx;dy;dz;qty\n1'250.500;1\u2019120.25;90;6\n", LONG),
         ("dx;dy;dz;qty\n1\u202f250,5;1 120,25;90;6\n", LONG),
+        ("1,250.5;1,120.25;90;6\n", LONG),
         ("dx;dy;dz\n12.000.000;1\u00a0100;1'100\n", [HUGE]),
         ("dx;dy;dz\n12\u00a0000\u202f000 mm;1\u00a0100mm;1\u00a0100 mm\n", [HUGE]),
         (
@@ -116,6 +117,7 @@ PLURALS = (
         ("SKU,Description,dx,dy,dz,qty\nmug,,12,10,9,6\n", MUG),
         ("SKU,Description,dx,dy,dz,qty\nmug,mug,12,10,9,6\n", MUG),
         # numbers of rows
+        ("name,dx,dy,dz,Quantity #\nmug,12,10,9,6\n", MUG),
         ("No. of cartons,name,dx,dy,dz\n6,mug,12,10,9\n", MUG),
         ("Packages,name,Package length,W,H\n6,mug,12,10,9\n", MUG),
         ("No,dx,dy,dz\n1,12,10,9\n", [("12x10x9", ("12", "10", "9"), 1, "mm")]),
@@ -171,7 +173,10 @@ PLURALS = (
         ("name,dx (mm),dy,dz,qty\n,mm,mm,mm,pcs\nmug,12,10,9,6\n", MUG),
         ("Size,qty,CBM,name\nmm,,m3,text\n12x10x9,6,,mug\n", MUG),
         ("name,L,W,H,qty,weight\n[unit],[mm],[mm],[mm],[-],[kg]\nmug,12,10,9,6,1\n", MUG),
-        ("name,L,,W,,H,,qty,\nmug,12,mm,1,cm,9,mm,6,pcs\n", MUG),
+        (
+            "name,L,,W,,H,,qty,\nmug,12,mm,1,cm,9,mm,6,pcs\nlid,2,,3,,1,,6,\n",
+            [*MUG, ("lid", ("2", "3", "1"), 6, "mm")],
+        ),
         ("name,L,W,H,unit,weight,unit,qty\nmug,12,10,9,mm,1 kg,kg,6\n", MUG),
         ("name,UOM,qty,L (mm),W (mm),H (mm)\nmug,EA,6,12,10,9\n", MUG),
         ("name,Outer L mm,Outer W mm,Outer H mm,Qty*\nmug,12,10,9,6\n", MUG),
@@ -322,6 +327,8 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,weight,unit\n1,2,3,5 kg,g\n", "line 2: weight='5 kg g'"),
         ("dx,dy,dz,qty,Ext. Weight\n1,2,3,4,20\n", "'Ext. Weight' is not supported"),
         ("dx,dy,dz\n-½ in,2 in,3 in\n", "line 2: dx=-½ must be a number, more than 0"),
+        ("dx,dy,dz,Item value\n1,2,3,4\n", "'Item value' is not supported, did you mean value"),
+        ("mug,1,2,3\nname,dx,dy,dz\nlid,1,2,3\n", "line 2: dx='dx' must be a"),  # no title
         ("dx,dy,dz,rotatable\n1,2,3,no\n", "'rotatable' may mean turn or tiltable"),
         ("dx,dy,dz,upright,tiltable\n1,2,3,yes,yes\n", "upright and tiltable contradict"),
         ("length (mmm),width,height\n1,2,3\n", "unit 'mmm' is unknown, did you mean mm"),
@@ -723,12 +730,10 @@ def test_weights_with_units(header: str, cell: str, kilograms: float, write: Wri
 
 @pytest.mark.parametrize("word", ["-", "–", "n/a", "N.A.", "NA", "NULL", "k.A."])
 def test_words_for_no_value(word: str, write: Write) -> None:
-    columns = "max_load,layers,name,weight,fragile,stop,value,faces,upright,together,file"
+    keys = "max_load,layers,name,weight,weight_unit,fragile,stop,value,faces,upright,together,file"
     limit = "" if word in "-–" else word  # a dash may be 0
     together = {"together": word} if word in ("NA", "NULL") else {}  # which may be labels
-    (part,) = read_parts(
-        write(f"{columns},dx,dy,dz,qty\n{limit},{limit},{f'{word},' * 9}3,2,1,6\n")
-    )
+    (part,) = read_parts(write(f"{keys},dx,dy,dz,qty\n{limit},{limit},{f'{word},' * 10}3,2,1,6\n"))
     assert (part.name, part.handling, part.faces, part.quantity) == (word, together, (), 6)
 
 
