@@ -8,6 +8,7 @@ from tests.tiny import tiny_env
 
 from packing_env.core import feasibility
 from packing_env.reference import maps
+from packing_env.reference.claims import PlanClaim
 from packing_env.types import lid
 
 CELLS = (0.1, 0.01, 0.3, 1 / 3, 0.07)
@@ -23,6 +24,7 @@ def test_an_item_flush_with_the_far_wall_is_inside(geometry: str, cell: float) -
     product, total = 3 * cell, cell + cell + cell
     env = env_of([(product, total, cell)], (7 * cell, 5 * cell, 4 * cell), cell, geometry=geometry)
     assert env.catalogue.size[0, 0].tolist() == [3, 3]
+    assert PlanClaim((0.3, 0.7, 1.0), 0.1, "none", (), 0).grid == (3, 7)  # both are less
     assert may_put(env, 0, 4, 2)
     assert not may_put(env, 0, 5, 2)
     assert not may_put(env, 0, 4, 3)

@@ -182,11 +182,9 @@ class PlanClaim:
     @property
     def floor(self) -> tuple[float, float]:
         """Cells along X and Y; rounded to whole numbers if they differ by less than the margin."""
-        x, y, _ = (length / self.cell for length in self.container)
-        return (
-            round(x) if abs(x - round(x)) <= MARGIN else x,
-            round(y) if abs(y - round(y)) <= MARGIN else y,
-        )
+        cells = (length / self.cell for length in self.container[:2])
+        x, y = (round(n) if abs(n - round(n)) <= MARGIN else n for n in cells)
+        return x, y
 
     @property
     def grid(self) -> tuple[int, int]:
