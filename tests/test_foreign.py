@@ -223,6 +223,7 @@ def test_another_axis_may_point_up(tmp_path: Path) -> None:
         (bed_bpp(PLACES["valid"]), None, "--container"),
         (packingsolver(PLACES["valid"]).replace("BIN,0,1,0", "BIN,0,1,3"), None, "bin 0"),
         (py3dbp(PLACES["valid"]).replace("rt(2)", "rt(7)"), None, "rotation type 7"),
+        (py3dbp(PLACES["valid"]).replace(") vol(960", " vol(960"), None, "item of a bin"),
     ],
 )
 def test_unreadable_plans(

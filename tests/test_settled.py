@@ -93,6 +93,9 @@ def test_a_settled_plan_survives_json_and_holds(
     assert report.holds, report.violation
     assert report.settled == report.items == len(plan["items"])
     assert report.balanced == sum(item["balanced"] for item in plan["items"])
+    settled = settle(packing).items
+    tops = [solid_of(i, Path()).vertices @ i.rotation[2] + i.translation[2] for i in settled]
+    assert report.height == pytest.approx(max(each.max() for each in tops))
     assert checked(make_plan(packing), tmp_path).settled == 0
 
 
