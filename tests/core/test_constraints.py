@@ -62,8 +62,12 @@ def unconstrained(env: PackingEnv) -> torch.Tensor:
 def compare(env: PackingEnv, num_steps: int, seed: int = 0) -> int:
     """Compare all placements of random episodes; return how many a rule refuses in the last state.
 
-    A placement that is judged alone has the verdict of the maps.
+    A placement that is judged alone has the verdict of the maps. So has an empty container.
     """
+    env.reset()
+    visible, there = visible_items(state_of(env), env.params.num_visible)
+    floor = feasibility.legal_on_floor(env.catalogue.tensors(), env.params)[visible]
+    assert torch.equal(maps_of(env).legal.flatten(3).any(3), floor & there[..., None])
     play_beside_reference(env, num_steps, None, seed)
     legal, orientations = maps_of(env).legal, env.mode.num_orientations
     one = torch.randint(0, legal[0].numel(), (len(legal),), generator=stream(seed))
@@ -214,6 +218,7 @@ def test_the_weight_passes_down() -> None:
         ({"handling": {"on_like": True}}, r"\.on_like.*orders of boxes"),
         ({"handling": {"wieght": 1.0}}, "did you mean weight"),
         ({"handling": {"fragile": 1}}, "must be true or false"),
+        ({"handling": {"fragile": {"density": 1.0}}}, "must be a mapping of share"),
         ({"handling": {"weight": [1.0, 2.0]}}, "has 2 values for"),
     ],
 )

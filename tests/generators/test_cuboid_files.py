@@ -255,7 +255,7 @@ def loading(**changes: Any) -> dict[str, Any]:
         ("dx,dy,dz,dx\n1,2,3,4\n", "the header is .*needed: each column once"),
         ('1,2,3\n1,"2\n5",3\n1,2,3\n', r"line 3 is .*numbers; '2\\n5' is not a number"),
         ("1,2,3,1000001\n", r"line 1 is 1000001; needed: a count of at most 1000000"),
-        ([[[1, 2, 3, 600_000]] * 2], "the counts of instance 0 add up to 1200000 items"),
+        ([[[1, 2, 3]], [[1, 2, 3, 600_000]] * 2], "counts of instance 1 add up to 1200000 items"),
         ([[[1, 2, 10**400]]], r"\[0\]\[0\]\[2\] is 10+ \.\.\.; needed: a positive number"),
         ("some words\n", r"the header is \['some words'\]; needed: dx, dy, dz"),
     ],

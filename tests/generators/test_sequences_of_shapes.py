@@ -101,7 +101,7 @@ def test_a_file_that_is_not_of_torch_is_named(content: bytes, folder: Path) -> N
         play(folder, folder / "broken.pt")
 
 
-@pytest.mark.parametrize("shapes", [{"one": "block_0.obj"}, {"1": ""}], ids=["number", "name"])
+@pytest.mark.parametrize("shapes", [{"one": "block_0.obj"}, {"1": ""}, {"1": 5}])
 def test_a_list_of_shapes_without_numbers_or_names_is_named(shapes: Any, tmp_path: Path) -> None:
     (tmp_path / "id2shape.json").write_text(json.dumps(shapes))
     (tmp_path / "lists.json").write_text("[[1]]")

@@ -70,6 +70,7 @@ def test_loss_and_gradient_equal_torchrl_where_all_is_legal(env, batch, mixture,
         name = key if isinstance(key, tuple) else (key,)
         theirs.target_value_network_params["network", *name].data.copy_(value)
     expected = theirs(batch.clone())["loss"]
+    batch["next", "action_mask"] = torch.zeros_like(batch["action_mask"])  # `legal_mask` counts
     ours = agent.objective(batch)["loss"]
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
     assert 0 < batch["td_error"].mean() < ours  # a divergence, without the target's entropy
