@@ -239,6 +239,13 @@ REFUSED = {
     "from which generator its instances were drawn": lambda env: Lookahead(
         PackingEnv(env.params, env.catalogue, env.instances), values
     ),
+    "because it lists its instances": lambda env: Lookahead(
+        task(
+            generator={"name": "fixed_pool", "instances": [[0] * 20]},
+            items={"source": "cuboids", "extents": [[1, 1, 1]]},
+        ),
+        values,
+    ),
     "neither a run nor a heuristic": lambda env: Lookahead(env, "deepest_bottom_lef"),
     "a heuristic needs action_mode": lambda env: Lookahead(
         task(action_mode="candidate"), rule, depth=None
