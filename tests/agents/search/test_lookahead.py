@@ -177,6 +177,14 @@ def expectation(env: PackingEnv, fork: Fork, row: int, action: int) -> float:
     return total / len(env.catalogue)
 
 
+def test_a_beam_of_one_item_ignores_the_next() -> None:
+    env, blind = task(preview=1), task()
+    deep, one, same = Beam(env, values), Beam(env, values, depth=1), Beam(blind, values)
+    action = same(blind.reset())["action"]
+    assert torch.equal(one(env.reset())["action"], action)
+    assert not torch.equal(deep(env.reset())["action"], action)
+
+
 @torch.no_grad()
 def test_a_beam_that_keeps_every_plan_finds_the_best_one() -> None:
     env = task(container=(4.0, 4.0, 4.0), preview=1)
