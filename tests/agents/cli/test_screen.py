@@ -120,10 +120,14 @@ def test_a_table_of_runs_keeps_estimates_whole_at_80_columns(
         "training": {"frames": 300},
         "policies": dict.fromkeys(["dqn", "heightmap_minimization"], of_one),
     }
-    for number in range(2):
+    stopped = {"training": {"frames": 200, "last": {"utilization": 0.5}}}
+    for number in range(3):
         (tmp_path / str(number)).mkdir()
         command = ["packing", "train", *(word.format(number) for word in settings)]
-        files = {"run.json": {"command": command}, "results.json": results}
+        files = {
+            "run.json": {"command": command},
+            "results.json": results if number < 2 else stopped,
+        }
         for name, content in files.items():
             (tmp_path / str(number) / name).write_text(json.dumps(content))
     assert cli.main(["runs", str(tmp_path)]) == 0
@@ -131,6 +135,7 @@ def test_a_table_of_runs_keeps_estimates_whole_at_80_columns(
     heading = next(line.split() for line in table.splitlines() if " frames " in line)
     assert heading[1 : len(columns) + 1] == columns
     assert len(re.findall(r"0\.625±0\.089  0\.625±0\.089 +done", table)) == 2
+    assert "200  0.500 (train)" in table
 
 
 def test_a_sweep_ends_with_a_table_and_runs_are_listed_and_compared(
@@ -157,6 +162,7 @@ def test_a_sweep_ends_with_a_table_and_runs_are_listed_and_compared(
     assert cli.main(["runs", "sweep/0", "sweep/1"]) == 0
     compared = capsys.readouterr().out
     assert "seed " in compared
+    assert re.search(r"^ frames +\d+ +\d+ ", compared, re.MULTILINE)
     assert "random_legal" in compared
     assert "env.cell" not in compared
     assert max(map(len, compared.splitlines())) <= 80
