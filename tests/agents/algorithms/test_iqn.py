@@ -41,6 +41,7 @@ def test_quantile_huber_by_hand():
     # kappa 0: the quantile loss itself
     expected = 0.25 * 3.5 + 0.75 * 2.0 + 0.25 * 1.5 + 0.75 * 1.0 + 0.25 * 4.0
     assert quantile_huber(found, wanted, tau, 0.0).item() == pytest.approx(expected / 3)
+    assert quantile_huber(found, found, tau, 0.0).item() == pytest.approx(0.5)  # d = 0, 2, -2, 0
 
 
 def test_the_embedding_is_the_papers():
