@@ -21,6 +21,7 @@ from packing_env import WorkerMaps
 from packing_env.core.actions import MODES
 from packing_env.envs import PackingEnv
 from packing_env.testing import Decision, Referee
+from packing_env.types import ParameterError
 
 OVER_PLACEMENTS = ("multi_head", "hierarchical", "continuous")
 
@@ -207,3 +208,15 @@ def test_each_legal_placement_is_as_likely(action_mode: str) -> None:
     statistic = ((counts[legal] - expected) ** 2 / expected).sum()
     freedom = int(legal.sum()) - 1
     assert abs(statistic - freedom) < 4 * (2 * freedom) ** 0.5
+
+
+def test_a_listed_placement_is_encoded_as_its_index() -> None:
+    env = tiny_env(4, action_mode="candidate")
+    env.reset()
+    state = state_of(env)
+    for index, listed in enumerate((state["candidate"] >= 0).unbind(1)):
+        place = env.mode.decode({"action": torch.full((4,), index)}, state)
+        found = env.mode.encode(place, state)["action"]
+        assert torch.equal(found, torch.where(listed, index, -1))
+    with pytest.raises(ParameterError, match="state"):
+        env.mode.encode(place)

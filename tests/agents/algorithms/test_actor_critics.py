@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.agents.continuous import NETWORK, make_agent, sampled, small_env
+from tests.agents.learning import shaken
 from torch.nn import functional
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
@@ -83,6 +84,9 @@ def ac_iqn_by_hand(agent, batch, seed):
     objective = agent.objective
     torch.manual_seed(seed)
     wanted = objective._target_returns(with_executed_action(batch))
+    shaken(agent.actor)  # the target actor proposes
+    torch.manual_seed(seed)
+    assert torch.equal(objective._target_returns(with_executed_action(batch)), wanted)
     tau = torch.rand(len(batch), objective.regression.num_taus)
     seen = batch.select("observation").set("action", batch["executed_action"]).set("tau", tau)
     found = agent.critic(seen)["quantile_value"]
