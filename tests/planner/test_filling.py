@@ -1,5 +1,6 @@
 """The containers of a search equal those of full steps with the same placements."""
 
+import math
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from packing_env.planner.reading.containers import ContainerType
 PARTS = [
     Part(sides=(0.05, 0.04, 0.03), handling={"weight": 2.0, "max_load": 3.0, "group": 1}),
     Part(sides=(0.03, 0.03, 0.02), handling={"weight": 1.0, "max_load": 5.0, "group": 2}),
-    Part(sides=(0.07, 0.02, 0.02), handling={"weight": 1.5, "max_load": 2.0, "group": 2}),
+    Part(sides=(0.03, 0.03, 0.03), handling={"weight": 1.5, "max_load": 2.0, "group": 2}),
 ]
 RULES: dict[str, dict[str, Any]] = {
     "none": {},
@@ -35,6 +36,8 @@ def poses_under(rules: dict[str, Any]) -> Poses:
 @pytest.mark.parametrize("rules", RULES)
 def test_full_steps_make_the_same_container(rules: str) -> None:
     poses = poses_under(RULES[rules])
+    volumes = [math.prod(part.sides) for part in PARTS]  # the last one has a single pose
+    assert poses.volume.tolist() == pytest.approx(volumes)
     items = poses.catalogue.tensors()
     filling = Filling(items, poses.params.evolve(num_items=STEPS), poses.rules_of_rows)
     state, put = filling.empty(ROWS), torch.zeros(ROWS, dtype=torch.int64)
