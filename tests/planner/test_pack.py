@@ -218,6 +218,22 @@ def test_one_part_that_is_far_too_small_does_not_stop_an_order(
         pe.pack([speck], "100x100x60mm", 1e-6, **on(GRID, "5mm"))
 
 
+@pytest.mark.parametrize(
+    ("container", "constraints"),
+    [("300x300x60mm", {}), ("330x330x60mm", {"clearance": 0.001, "wall_clearance": 0.0})],
+)
+def test_round_parts_stand_in_rows(tmp_path: Path, container: str, constraints: Any) -> None:
+    """The lowest places nearest to the corner interlock, which leaves room for eight only."""
+    trimesh.creation.cylinder(radius=0.05, height=0.06).export(tmp_path / "roll.stl")
+    rolls = Part(file=str(tmp_path / "roll.stl"), unit="m", quantity=9)
+    plan = patiently(
+        lambda plan: plan.num_packed == 9,
+        lambda seconds: pe.pack(rolls, container, seconds, **constraints),
+    )
+    assert plan.num_packed == 9
+    checked(plan, tmp_path)
+
+
 def test_boxes_of_any_size_are_packed_exactly(tmp_path: Path) -> None:
     """Besides a box of 50 mm, the order has some of 1 um, which are too small for a solid."""
     pin = Part(sides=(1, 1, 1), unit="mm", name="pin")
