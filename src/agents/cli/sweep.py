@@ -36,6 +36,7 @@ EXTRAS = {
 """Launchers and sweepers of other packages: the module that each needs, and words for the error."""
 _RAY = "hydra.launcher.ray.init"
 """Key of the configuration with the arguments of ``ray.init``."""
+_DIRECTION = "hydra.sweeper.direction"
 _OURS = {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}
 """Options of a Ray cluster that a sweep starts. Anyone who can reach a cluster can run code on it,
 so ours listens only on this machine. ``local`` never joins a running cluster, such as one that
@@ -62,6 +63,9 @@ def _check(request: Request) -> int:
         if override in EXTRAS:
             extras.check(*EXTRAS[override])
     parsed = keys.parse(request.overrides)
+    intervals = [each.input_line for each in parsed if each.is_interval_sweep()]
+    if intervals and not any(each.key_or_group == "hydra/sweeper" for each in parsed):
+        raise ConfigError(f"{intervals[0]} needs hydra/sweeper=optuna; add it, or name values")
     for each in parsed:
         if each.key_or_group == "run_dir":
             raise ConfigError(
@@ -74,16 +78,21 @@ def _check(request: Request) -> int:
                 f"{each.input_line}: the agent comes from the run; with --multirun write "
                 f"+{each.input_line}"
             )
-    jobs = list(composition.expand(request.overrides))
+    jobs = list(composition.expand(request.overrides, request.folders))
     for job in jobs:
         composition.compose(request.command, job, request.folders)
     return len(jobs)
 
 
-def _ray_options(overrides: Sequence[str]) -> Iterator[str]:
-    """Yield the overrides that keep a cluster of ``hydra/launcher=ray`` private to this user."""
+def _plugin_options(overrides: Sequence[str]) -> Iterator[str]:
+    """Yield overrides for plugins: Optuna maximizes, and a cluster of Ray is private to this user.
+
+    Optuna's sweeper would minimize the utilization. Options on the command line have priority.
+    """
     values = {each.key_or_group: each.value() for each in keys.parse(overrides)}
     address = values.get(f"{_RAY}.address", values.get(_RAY))
+    if values.get("hydra/sweeper") == "optuna" and _DIRECTION not in values:
+        yield f"{_DIRECTION}=maximize"
     named = address is not None or os.environ.get("RAY_ADDRESS")  # a running cluster
     if values.get("hydra/launcher") == "ray" and not named:
         yield from (f"++{_RAY}.{name}={value}" for name, value in _OURS.items())
@@ -131,7 +140,7 @@ def sweep(
     # 3. Hydra reads the command line.
     before = sys.argv
     sys.argv = ["packing", "--multirun", *keys.search_path(request.folders)]
-    sys.argv += [*request.overrides, *_ray_options(overrides)]
+    sys.argv += [*request.overrides, *_plugin_options(overrides)]
     folder = str(config_folder())
     try:
         hydra.main(folder, request.command, version_base=keys.HYDRA_VERSION)(task)()

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.core.override_parser.types import Glob, IntervalSweep, Override
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config import checks
-from agents.config.folders import ConfigError, as_config_errors
+from agents.config.folders import ConfigError, as_config_errors, groups
 from agents.config.imports import imported
 from agents.config.keys import composed, first_lines, parse
 from packing_env.envs.checks import known_device
@@ -96,10 +96,10 @@ def usable_device() -> str:
     return "cuda"
 
 
-def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
+def expand(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Iterator[list[str]]:
     """Yield the jobs of a sweep, as lists of overrides."""
     choices = [
-        [f"{override.get_key_element()}={value}" for value in _values(override)]
+        [f"{override.get_key_element()}={value}" for value in _values(override, folders)]
         if override.is_sweep_override()
         else [override.input_line or ""]
         for override in parse(overrides)
@@ -107,12 +107,16 @@ def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
     yield from (list(job) for job in itertools.product(*choices))
 
 
-def _values(override: Override) -> Iterator[Any]:
+def _values(override: Override, folders: Sequence[Path]) -> Iterator[Any]:
     """Yield the values of a sweep, or the ends of an interval that a sweeper searches."""
-    if override.is_interval_sweep():
-        interval = override.value()
-        assert isinstance(interval, IntervalSweep)
-        yield from (interval.start, interval.end)
+    value = override.value()
+    if isinstance(value, IntervalSweep):
+        yield from (value.start, value.end)
+    elif isinstance(value, Glob):
+        names = value.filter(groups(folders).get(override.key_or_group, []))
+        if not names:
+            raise ConfigError(f"{override.input_line} matches no option of a group")
+        yield from names
     else:
         yield from override.sweep_string_iterator()
 

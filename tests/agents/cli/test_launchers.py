@@ -62,7 +62,6 @@ def test_optuna_maximises_utilization(tmp_path: Path) -> None:
     swept(
         tmp_path,
         "hydra/sweeper=optuna",
-        "hydra.sweeper.direction=maximize",
         "hydra.sweeper.n_trials=4",
         "hydra.sweeper.n_jobs=1",
         "agent.lr=tag(log,interval(1e-4,1e-2))",
@@ -78,8 +77,23 @@ def test_optuna_maximises_utilization(tmp_path: Path) -> None:
 
 
 def test_the_ends_of_an_interval_are_checked() -> None:
-    jobs = list(expand(["agent.lr=tag(log,interval(1e-4,1e-2))", "seed=0,1"]))
+    interval = "agent.lr=tag(log,interval(1e-4,1e-2))"
+    jobs = list(expand([interval, "seed=0,1"]))
     assert [job[0] for job in jobs] == ["agent.lr=0.0001"] * 2 + ["agent.lr=0.01"] * 2
+    with pytest.raises(ConfigError, match=re.escape(interval)):  # Hydra's own sweeper has none
+        sweep._check(Request("train", [interval, "seed=0,1"], []))
+
+
+def test_a_pattern_sweeps_the_options_of_a_group() -> None:
+    assert list(expand(["agent=glob(d*)"])) == [["agent=ddpg"], ["agent=dqn"]]
+    with pytest.raises(ConfigError, match=re.escape("agent=glob(z*)")):
+        list(expand(["agent=glob(z*)"]))
+
+
+@pytest.mark.parametrize("own", [[], ["hydra.sweeper.direction=minimize"]])
+def test_optuna_maximizes_unless_told_otherwise(own: list[str]) -> None:
+    added = [] if own else ["hydra.sweeper.direction=maximize"]
+    assert list(sweep._plugin_options(["hydra/sweeper=optuna", *own])) == added
 
 
 @pytest.mark.parametrize("own", ["", "hydra.launcher.ray.init.address=auto", "RAY_ADDRESS"])
