@@ -279,7 +279,10 @@ def _siblings(key: str, known: Sequence[str]) -> str:
     names = [name for name in names if not name.startswith("_")]  # _target_ and the like
     if not parent or not names:
         return ""
-    return f" ({parent} has {', '.join(names)}; add another with +{key}=...)"
+    # The file of a class names all its arguments; only loggers pass further ones on.
+    complete = f"{parent}._target_" in known and parent != "logger"
+    more = "" if complete else f"; add another with +{key}=..."
+    return f" ({parent} has {', '.join(names)}{more})"
 
 
 def first_lines(error: Exception) -> str:

@@ -53,6 +53,12 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("train env.observation=[candidates]", "action_mode=candidate adds candidates"),
         ("train agent.batch_size=2.5", "agent.batch_size=2.5 must be an integer, at least 1"),
         ("train agent.double=maybe", "agent.double='maybe' must be true or false"),
+        (
+            "train env=cuboid_online env.geometry=boxes env.action_mode=candidate",
+            "observation 'drop_height' needs geometry='maps'; leave it out",
+        ),
+        ("train agent=ppo trainer.warmup=5", "redraw_every, capture)"),
+        ("train env.constraint.fragile=top", "did you mean env.constraints"),
         ("train my_config.yaml", "--config-dir FOLDER experiment=NAME"),
         ("render size=0", "size=0 must be a finite number, at least 16 and at most 8192"),
         ("train agent.hidden_size=256", "did you mean network.channels?"),
