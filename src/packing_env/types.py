@@ -234,9 +234,7 @@ class PackingParams:
             )
         only_maps = {
             f"grid_step={self.grid_step}": self.grid_step != 1,
-            f"observation={list(self.observation)}": not set(NEED_MAPS).isdisjoint(
-                self.observation
-            ),
+            **{f"observation {name!r}": name in self.observation for name in NEED_MAPS},
         }
         if self.geometry == "voxels":
             only_maps |= {
@@ -246,7 +244,7 @@ class PackingParams:
             }
         for name, wrong in only_maps.items():
             if wrong:
-                raise ParameterError(f"{name} needs geometry='maps'")
+                raise ParameterError(f"{name} needs geometry='maps'; leave it out")
         for name, length in (("cell", self.cell), ("container H", self.height)):
             steps = length / self.pitch
             if not 0.5 < steps < MAX_STEPS or abs(steps - round(steps)) > 1e-6:

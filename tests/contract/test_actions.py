@@ -10,6 +10,7 @@ from torchrl.envs import check_env_specs
 
 from packing_env.core.actions import MODES, Flags, Index, PlacementMode
 from packing_env.core.random import choose_uniform
+from packing_env.types import ParameterError
 
 BAD = [
     (mode, value)
@@ -84,6 +85,13 @@ def test_stepping_or_saving_before_a_reset_says_so() -> None:
         env.get_state()
     with pytest.raises(RuntimeError, match="before the first reset"):
         env.rand_step()
+
+
+def test_rows_to_reset_are_named_by_a_bool_mask() -> None:
+    env = tiny_env(2)
+    root = env.reset()
+    with pytest.raises(ParameterError, match=r"_reset is torch\.int64"):
+        env.reset(root.set("_reset", torch.ones(2, 1, dtype=torch.int64)))
 
 
 def test_a_foreign_state_is_refused() -> None:

@@ -235,6 +235,8 @@ class PackingEnv(EnvBase):
             self._reseeded = False
             state, observations = self._first()
             return self._restart(state, observations)
+        if rows is not None and rows.dtype != torch.bool:
+            raise ParameterError(f"_reset is {rows.dtype}, expected bool: True restarts a row")
         # 2. Some rows: start the next episode of the stream of each.
         chosen = self._rows >= 0 if rows is None else self._emission.flat(rows).squeeze(-1)
         old = self._current()

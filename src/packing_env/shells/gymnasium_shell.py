@@ -305,7 +305,7 @@ def _spread(seed: int | Iterable[int | None] | None, rows: int) -> list[int | No
         if len(seeds) != rows:
             raise ValueError(f"{len(seeds)} seeds for {rows} rows; pass one per row")
         return seeds
-    first = check_integer("seed", seed, 0, MAX_SEED)
+    first = check_integer("seed", seed, 0, MAX_SEED + 1 - rows)
     return [first + row for row in range(rows)]
 
 
