@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import statistics
 import time
 import warnings
@@ -20,6 +21,7 @@ from agents.loggers.console import PlainConsole, plain_table
 from agents.policies.export import check_onnx, export_onnx, export_policy, name_of
 from agents.training.loading import Run, load_run
 from packing_env import extras
+from packing_env.files import reason
 from packing_env.types import ParameterError
 
 Decide = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
@@ -43,8 +45,12 @@ def export(options: argparse.Namespace) -> int:
     check_output(str(path), "--out")
     # 1. Export, load the program again, and compare its decisions with those of the policy.
     run = load_run(options.run, [f"env.num_envs={options.rows}"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    decide = write(export_policy(run.policy, run.env), path)
+    program = export_policy(run.policy, run.env)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        decide = write(program, path)
+    except OSError as error:
+        raise ParameterError(f"--out={path} cannot be written: {reason(error)}") from error
     equal, seconds = _compared(run, decide)
     if equal < least:
         path.unlink()
@@ -72,7 +78,8 @@ def _for_torch(program: torch.export.ExportedProgram, path: Path) -> Decide:
     with warnings.catch_warnings():
         # torch warns that a view of a larger constant is saved without the rest of the constant.
         warnings.filterwarnings("ignore", "No complete tensor found")
-        torch.export.save(program, path)
+        torch.export.save(program, content := io.BytesIO())
+    path.write_bytes(content.getvalue())
     return torch.export.load(path).module()
 
 

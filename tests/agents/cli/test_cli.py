@@ -332,6 +332,14 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(monkeypatch, capsys) -
         assert f"--out={place}" in capsys.readouterr().err
 
 
+def test_a_file_that_fails_while_it_is_written_is_named(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(export, "load_run", lambda *_: SimpleNamespace(policy=None, env=None))
+    monkeypatch.setattr(export, "export_policy", lambda policy, env: None)
+    monkeypatch.setattr(export.torch.export, "save", lambda program, file: file.write(b"program"))
+    assert cli.main(["export", "run", "--out", "/dev/full"]) == 2
+    assert "--out=/dev/full cannot be written" in capsys.readouterr().err
+
+
 def test_a_program_that_decides_otherwise_is_not_kept(monkeypatch, capsys) -> None:
     written = {"torch_export": (lambda program, path: path.write_text("program"), 20)}
     monkeypatch.setattr(export, "_FORMATS", written)
