@@ -78,7 +78,7 @@ def _check(request: Request) -> int:
                 f"{each.input_line}: the agent comes from the run; with --multirun write "
                 f"+{each.input_line}"
             )
-    jobs = list(composition.expand(request.overrides, request.folders))
+    jobs = list(composition.expand(request.overrides))
     for job in jobs:
         composition.compose(request.command, job, request.folders)
     return len(jobs)
@@ -109,7 +109,7 @@ def sweep(
     an exit code. Jobs run in this process, or where ``hydra/launcher`` starts them.
     """
     # 1. Check every job before the first one begins.
-    overrides = expanded(request.overrides, request.folders)
+    overrides = composition.named(expanded(request.overrides, request.folders), request.folders)
     request = Request(request.command, overrides, request.folders)
     count = _check(request)
     # 2. Define a job; Hydra runs it here or elsewhere.

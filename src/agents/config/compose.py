@@ -96,10 +96,28 @@ def usable_device() -> str:
     return "cuda"
 
 
-def expand(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Iterator[list[str]]:
+def named(overrides: Sequence[str], folders: Sequence[Path] = ()) -> list[str]:
+    """Return overrides with ``GROUP=glob(...)`` replaced by the options; Hydra misses ``folders``.
+
+    Raises:
+        ConfigError: A pattern matches no option.
+    """
+    lines = []
+    for override in parse(overrides):
+        line, value = override.input_line or "", override.value()
+        if isinstance(value, Glob):
+            options = value.filter(groups(folders).get(override.key_or_group, []))
+            if not options:
+                raise ConfigError(f"{line} matches no option of a group")
+            line = f"{override.get_key_element()}={','.join(options)}"
+        lines.append(line)
+    return lines
+
+
+def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
     """Yield the jobs of a sweep, as lists of overrides."""
     choices = [
-        [f"{override.get_key_element()}={value}" for value in _values(override, folders)]
+        [f"{override.get_key_element()}={value}" for value in _values(override)]
         if override.is_sweep_override()
         else [override.input_line or ""]
         for override in parse(overrides)
@@ -107,16 +125,11 @@ def expand(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Iterator[l
     yield from (list(job) for job in itertools.product(*choices))
 
 
-def _values(override: Override, folders: Sequence[Path]) -> Iterator[Any]:
+def _values(override: Override) -> Iterator[Any]:
     """Yield the values of a sweep, or the ends of an interval that a sweeper searches."""
     value = override.value()
     if isinstance(value, IntervalSweep):
         yield from (value.start, value.end)
-    elif isinstance(value, Glob):
-        names = value.filter(groups(folders).get(override.key_or_group, []))
-        if not names:
-            raise ConfigError(f"{override.input_line} matches no option of a group")
-        yield from names
     else:
         yield from override.sweep_string_iterator()
 

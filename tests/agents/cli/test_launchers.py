@@ -12,7 +12,7 @@ import pytest
 from tests.agents.conftest import TINY_RUN
 
 from agents.cli import sweep
-from agents.config.compose import expand
+from agents.config.compose import expand, named
 from agents.config.folders import ConfigError
 from agents.config.keys import Request
 from packing_env import extras
@@ -84,10 +84,13 @@ def test_the_ends_of_an_interval_are_checked() -> None:
         sweep._check(Request("train", [interval, "seed=0,1"], []))
 
 
-def test_a_pattern_sweeps_the_options_of_a_group() -> None:
-    assert list(expand(["agent=glob(d*)"])) == [["agent=ddpg"], ["agent=dqn"]]
+def test_a_pattern_sweeps_the_options_of_a_group(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "dmine.yaml").touch()
+    words = named(["seed=1", "agent=glob(d*)"], [tmp_path])
+    assert words == ["seed=1", "agent=ddpg,dmine,dqn"]
     with pytest.raises(ConfigError, match=re.escape("agent=glob(z*)")):
-        list(expand(["agent=glob(z*)"]))
+        named(["agent=glob(z*)"])
 
 
 @pytest.mark.parametrize("own", [[], ["hydra.sweeper.direction=minimize"]])
