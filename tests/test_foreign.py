@@ -145,6 +145,11 @@ def test_decimals_are_exact(tmp_path: Path) -> None:
 
     for exact_fit in ("0.3", "0.30000000000000004", "0.2999999999999999"):  # sums of binary numbers
         assert claim(tmp_path, side(exact_fit)) is None
+    binary = own((((0, 0, 0), (5 + 2**-15, 8, 4)), ((5 + 2**-15, 0, 0), (7 - 2**-15, 8, 4))))
+    assert "5.000030517578125" in binary
+    assert claim(tmp_path, binary) is None
+    spaced = packingsolver(PLACES["valid"]).replace("0,12,8,", "0, 12, 8 ,")
+    assert claim(tmp_path, spaced) is None
     violation = judge(tmp_path / "plan", side("0.29999999"))[0].report.violation
     assert violation is not None
     assert violation.claim == "overlap"

@@ -302,13 +302,15 @@ def _number(value: Any) -> Fraction:
     if isinstance(value, Fraction):
         return value
     try:
-        number = _ROUNDED.create_decimal(value)
+        number = Decimal(value)
     except ArithmeticError as error:
         raise ValueError(f"{value!r} is not a number") from error
     small = number != 0 and not 1 / LARGEST <= abs(number) <= LARGEST
     if not number.is_finite() or small:
         raise ValueError(f"{value} is not a length or weight from {1 / LARGEST:g} to {LARGEST:g}")
-    return Fraction(number)
+    # Fractions of an inch, such as 12.000030517578125, may have more digits, and are exact.
+    exact = Fraction(number)
+    return exact if exact.denominator <= LARGEST else Fraction(_ROUNDED.plus(number))
 
 
 def _three(values: Iterable[Any]) -> Size:
