@@ -238,7 +238,8 @@ def declared(hint: Any) -> tuple[list[Any], Option]:
 
 def plain(value: Any) -> Any:
     """Return a scalar of NumPy or a tensor of one number as a Python number; others as they are."""
-    return value.item() if getattr(value, "ndim", None) == 0 else value
+    known = getattr(value, "ndim", None) == 0 and not getattr(value, "mask", False)
+    return value.item() if known else value  # the item of a masked number would be 0
 
 
 def _integer(name: str, value: Any, option: Option, _: Any = None) -> int:
@@ -256,7 +257,7 @@ def _number(name: str, value: Any, option: Option, _: Any = None) -> float:
 
 
 def _flag(name: str, value: Any, option: Option, _: Any) -> bool:
-    if not isinstance(value, bool):
+    if not isinstance(value := plain(value), bool):
         raise option.refusal(name, value, "true or false")
     return value
 

@@ -69,7 +69,8 @@ def test_containers_are_read_from_a_table(name: str, text: str, tmp_path: Path) 
 def test_containers_are_read_from_python() -> None:
     crate = ContainerType((1.2, 0.8, 0.5), number=1)
     small = np.array((1.2, 0.8, 0.5), np.float32)
-    for one in ((1.2, 0.8, 0.5), small, torch.tensor(small), [small, small]):
+    zero_dimensional = [np.array(1.2), np.array(0.8), np.array(0.5)]
+    for one in ((1.2, 0.8, 0.5), small, torch.tensor(small), [small, small], zero_dimensional):
         assert read_containers(one) == [ContainerType((1.2, 0.8, 0.5))]
     assert read_containers(["2x2x2m", crate, (1.0, 1.0, 1.0), "2x2x2m"]) == [
         ContainerType("2x2x2m"), crate, ContainerType((1.0, 1.0, 1.0))

@@ -109,14 +109,15 @@ def test_the_table_of_positions_is_as_exact_as_the_plan(tmp_path: Path) -> None:
     assert {b - a for a, b in pairwise(x)} <= {Fraction(0), *set.union(*sides)}
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, torch.tensor, str])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, np.array, torch.tensor, str])
 def test_sides_and_weights_may_be_any_numbers(kind: Any, tmp_path: Path) -> None:
     sides = (40, 30, 20) if kind is np.int64 else (40.1, 30.5, 20.5)
     part = Part(sides=tuple(map(kind, sides)), unit="mm", quantity=np.int64(2), name="box")
     assert part.exact_sides == tuple(Fraction(str(side)) / 1000 for side in sides)
     if kind is not str:
-        handling = {"weight": kind(2), "group": np.int64(1), "fragile": np.bool_(0)}
-        array = torch.tensor(sides) if kind is torch.tensor else np.array(sides, kind)
+        flags = {"fragile": np.bool_(0), "on_like": np.bool_(0)}
+        handling = {"weight": kind(2), "group": np.int64(1), **flags}
+        array = kind(sides) if kind in (np.array, torch.tensor) else np.array(sides, kind)
         part = Part(sides=array, unit="mm", quantity=torch.tensor(2), handling=handling)
         assert part.exact_sides == tuple(Fraction(str(side)) / 1000 for side in sides)
     checked(pe.pack({part: 3}, "100x100x100mm", 1.0), tmp_path)
@@ -134,6 +135,7 @@ ONE_SOLID = "give one of file, sides and mesh"
         ({"sides": (40, 30, 0)}, ""),
         ({"sides": (40, Fraction(-1, 2), 30)}, ""),
         ({"sides": (4, 3, 2), "handling": {"weight": float("nan")}}, ""),
+        ({"sides": (4, 3, 2), "handling": {"weight": np.ma.masked}}, ""),
         ({"sides": (4, 3, 2), "faces": ("up",)}, ""),
         ({}, ONE_SOLID),
         ({"file": "a.stl", "sides": (4, 3, 2)}, ONE_SOLID),

@@ -80,8 +80,8 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
     Raises:
         ValueError: The value is not a finite number, or is ambiguous; the message names it.
     """
-    if hasattr(value, "detach"):  # a tensor; NumPy prints the shortest decimal of its dtype
-        value = value.numpy(force=True)[()]
+    if getattr(value, "ndim", None) == 0:  # NumPy prints the shortest decimal of a dtype
+        value = (value.numpy(force=True) if hasattr(value, "detach") else value)[()]
     if isinstance(value, Rational) and not isinstance(value, bool):
         return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, (Real, Decimal)) and not isinstance(value, bool):
