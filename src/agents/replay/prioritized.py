@@ -219,7 +219,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
                 raise ValueError(f"an index of shape {tuple(index.shape)} needs storage=STORAGE")
             index, *columns = index.unbind(-1)
             for size, column in zip(storage.shape[1:], columns, strict=True):
-                index = index * size + column
+                inside = (column >= 0) & (column < size)
+                index = torch.where(inside, index * size + column, -1)
         index = index.reshape(-1) if index.dim() != 1 else index
         return index.clamp(-1, self._max_capacity).remainder_(self._max_capacity + 1)
 

@@ -176,6 +176,7 @@ def test_torchrl_takes_it_for_its_own():
     error[2, 1] = 1e6  # step, row
     index = torch.stack(torch.meshgrid(torch.arange(3), torch.arange(4), indexing="ij"), -1)
     plane.update_priority(index.view(12, 2), error.view(12))
+    plane.update_priority(torch.tensor([[0, 7], [1, -1], [-1, 5], [3, 0]]), 9e9)  # outside: ignored
     sample = plane.sample(5)
     assert sample["index"].tolist() == [[2, 1]] * 5
     assert sample["number"].tolist() == [1 * 3 + 2] * 5
