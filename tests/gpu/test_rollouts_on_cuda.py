@@ -11,7 +11,7 @@ from tests.tiny import cuboid_env, differing, play, tiny_env
 from packing_env import kernels
 from packing_env.engine.operations import ON_CELLS
 from packing_env.envs import PackingEnv
-from packing_env.testing import KNOWN_RULES
+from packing_env.testing import KNOWN_RULES, check_env
 from packing_env.types import DEFAULT_OBSERVATIONS
 
 pytestmark = [
@@ -44,6 +44,7 @@ def assert_same_rollouts(here: PackingEnv, there: PackingEnv, backend: str) -> N
 def test_rollouts_under_every_rule(stability: str, backend: str) -> None:
     envs = [tiny_env(5, stability=stability, num_visible=2) for _ in range(2)]
     assert_same_rollouts(*envs, backend)
+    check_env(envs[1], num_steps=5)
 
 
 @pytest.mark.parametrize("preset", sorted(SMALL))

@@ -183,8 +183,8 @@ class Referee:
         if scene.maps is None:
             return []
         legal = scene.maps.legal[row].flatten(1)
-        first = (legal.int().argmax(1) + torch.arange(len(legal)) * legal.shape[1]).tolist()
-        places = (decode_place(self.env, index) for index in first)
+        first = enumerate(legal.int().argmax(1).tolist())
+        places = (decode_place(self.env, slot * legal.shape[1] + place) for slot, place in first)
         return [place.place(self._layered) for place in places]
 
     def _listed(self, row: int) -> list[Place] | None:
