@@ -120,7 +120,8 @@ def choose_network(config: DictConfig, set_keys: Set[str], folders: Sequence[Pat
         ConfigError: The command line sets a network, but the agent uses none.
     """
     chosen = any(key.partition(".")[0] == "network" for key in set_keys)
-    agent = OmegaConf.select(config, "agent")
+    # With a checkpoint, the settings apply to the agent of the run.
+    agent = None if config.get("checkpoint") else OmegaConf.select(config, "agent")
     if chosen and agent is not None and "network" not in agent:
         raise ConfigError(f"agent {agent['_target_']} uses no network; leave out network=...")
     if not _has_network(config) or chosen:

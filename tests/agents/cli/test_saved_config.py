@@ -54,9 +54,11 @@ def test_a_run_may_have_values_beyond_later_limits(
 def test_options_of_the_run_s_agent_are_set_without_naming_it(
     command: str, trained: DictConfig
 ) -> None:
-    overrides = ["checkpoint=RUN", "agent.gamma=0.5", *(["out=a.png"] * (command == "render"))]
+    overrides = ["checkpoint=RUN", "agent.gamma=0.5", "network.precision=fp32"]
+    overrides += ["out=a.png"] * (command == "render")
     merged = adopt(compose(command, overrides), plain(trained), FROM_RUN, overrides)
     assert plain(merged.agent) == plain(trained.agent) | {"gamma": 0.5}
+    assert plain(merged.network) == plain(trained.network) | {"precision": "fp32"}
 
 
 @pytest.mark.parametrize(
