@@ -221,19 +221,41 @@ def test_one_part_that_is_far_too_small_does_not_stop_an_order(
 
 
 @pytest.mark.parametrize(
-    ("container", "constraints"),
-    [("300x300x60mm", {}), ("330x330x60mm", {"clearance": 0.001, "wall_clearance": 0.0})],
+    ("sides", "quantity", "container", "constraints"),
+    [
+        # The lowest places nearest to the corner interlock, which leaves room for eight only.
+        ((100, 60), 9, "300x300x60mm", {}),
+        ((100, 60), 9, "330x330x60mm", {"clearance": 0.001, "wall_clearance": 0.0}),
+        # With 48 cells along the floor, each side would lose a row.
+        ((60, 50), 50, "300x300x100mm", {}),
+        ((70, 81), 12, "212x140x162mm", {}),
+        ((60, 50), 16, "258x258x50mm", {"clearance": 0.006, "wall_clearance": 0.0}),
+    ],
 )
-def test_round_parts_stand_in_rows(tmp_path: Path, container: str, constraints: Any) -> None:
-    """The lowest places nearest to the corner interlock, which leaves room for eight only."""
-    trimesh.creation.cylinder(radius=0.05, height=0.06).export(tmp_path / "roll.stl")
-    rolls = Part(file=str(tmp_path / "roll.stl"), unit="m", quantity=9)
+def test_round_parts_stand_in_rows(
+    sides: tuple[int, int], quantity: int, container: str, constraints: Any, tmp_path: Path
+) -> None:
+    trimesh.creation.cylinder(radius=sides[0] / 2, height=sides[1]).export(tmp_path / "roll.stl")
+    rolls = Part(file=str(tmp_path / "roll.stl"), unit="mm", quantity=quantity)
     plan = patiently(
-        lambda plan: plan.num_packed == 9,
+        lambda plan: plan.num_packed == quantity,
         lambda seconds: pe.pack(rolls, container, seconds, **constraints),
     )
-    assert plan.num_packed == 9
+    assert plan.num_packed == quantity
     checked(plan, tmp_path)
+
+
+def test_a_cell_is_named_that_leaves_room_for_more_parts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trimesh.creation.cylinder(radius=49, height=240).export(tmp_path / "roll.stl")
+    roll = Part(file=str(tmp_path / "roll.stl"), unit="mm", quantity=9)
+    plan = pe.pack(roll, "300x300x250mm", 1e-6, clearance="1mm")
+    assert plan.num_left
+    # 202 cells along the floor: three times 66 cells of a roll, and four times one of a clearance
+    assert "--cell 1.48514851mm" in caplog.text
+    pe.pack(roll, "304x304x250mm", 1e-6)
+    assert caplog.text.count("--cell") == 1
 
 
 def test_boxes_of_any_size_are_packed_exactly(tmp_path: Path) -> None:

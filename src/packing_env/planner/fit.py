@@ -13,10 +13,12 @@ from packing_env.planner.reading.parts import Part
 from packing_env.planner.reasons import OTHER_FACE, OTHER_TURN, TOO_LARGE
 from packing_env.values import UNITS
 
-Length = TypeVar("Length", int, float)
+Length = TypeVar("Length", int, float, Fraction)
 
 
-def fits(orientations: Sequence[Sequence[float]], room: Sequence[float]) -> bool:
+def fits(
+    orientations: Sequence[Sequence[float | Fraction]], room: Sequence[float | Fraction]
+) -> bool:
     """Return whether a part fits into a room in one of its orientations."""
     return any(
         all(side <= length for side, length in zip(sides, room, strict=True))

@@ -186,7 +186,11 @@ def _lay_grids(
     # Boxes with stated sides come first; meshes of boxes may have any sides.
     boxes = [part.exact_sides for part in order if part.sides is not None]
     boxes = boxes or [part.exact_sides for part in order if part.is_box]
-    spacing = choose_cell([kind.room for kind in types], boxes) if cell is None else cell
+    spacing = cell
+    if spacing is None:
+        own = types[0].constraints(rules)
+        gaps = own.walls, own.clearance or 0.0
+        spacing = choose_cell([kind.room for kind in types], boxes, order, gaps)
     task: dict[str, Any] = {"stability": stability}
     if stability == STANDS:
         task = {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}

@@ -2,58 +2,146 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from packing_env.constraints import CELL_MARGIN, Constraints
+from packing_env.items import MeshError
+from packing_env.planner.fit import allowed_orientations
 from packing_env.planner.reading.containers import ContainerType
 from packing_env.planner.reading.lengths import (
     ExactSize,
     common_unit,
 )
+from packing_env.planner.reading.parts import Part
 from packing_env.types import PackingParams, ParameterError
 
 _LOGGER = logging.getLogger(__name__)
 
 Size = tuple[float, float, float]
 """``(X, Y, H)`` metres."""
+Array = NDArray[np.float64]
 _CELLS = range(48, 65)
 """Cells along the longer side of the floor."""
 _WHOLE_CELLS = range(24, 101)
-"""Cells along the longer side of the floor, if the cells divide all sides of boxes."""
+"""Cells along the longer side of the floor, if the cells divide all sides of boxes, or if equal
+parts need less room with them.
+"""
+_MOST_HINTED = 300
+"""Most cells along the longer side of the floor with which a hint names the cell."""
+_SHARE = 0.1
+"""Smallest share of an order's volume for which equal parts affect the cells."""
+
+_Equal = Sequence[tuple[Sequence[ExactSize], int]]
+"""Kinds of equal parts: the sides along x, y and z in all turns, and the quantity."""
 
 
-def choose_cell(sizes: Sequence[ExactSize], boxes: Sequence[ExactSize] = ()) -> float:
+def choose_cell(
+    sizes: Sequence[ExactSize],
+    boxes: Sequence[ExactSize] = (),
+    parts: Sequence[Part] = (),
+    gaps: tuple[float, float] = (0.0, 0.0),
+) -> float:
     """Return the side of a cell, metres.
 
     The cell divides the sides of all boxes and floors, if such a cell exists and is not too small.
-    Otherwise, 48 to 64 cells lie along the longer side of the first floor. Of these numbers, the
-    one that leaves the smallest shares of the floors' sides uncovered is chosen.
+    Otherwise, 48 to 64 cells lie along the longer side of the first floor, or up to 100 if equal
+    parts need less room with them. Of the possible cells, one is chosen with which equal parts side
+    by side need the least room, and which then leaves the smallest shares of the floors' sides
+    uncovered.
+
+    Args:
+        sizes: Containers.
+        boxes: Boxes whose sides the cell should divide.
+        parts: The order.
+        gaps: Clearances to walls and between parts, metres.
     """
-    longest = max(sizes[0][:2])
+    longest, equal = max(sizes[0][:2]), _equal_parts(parts)
+    fine = _fine_cells(longest, equal)
+    cells, divided = fine[fine * (_WHOLE_CELLS.stop - 0.5) > float(longest)], list[int]()
     if boxes:
         floors = [side for size in sizes for side in size[:2]]
         whole = longest / common_unit([*floors, *(side for box in boxes for side in box)])
         counts = [int(whole) * k for k in range(1, _WHOLE_CELLS.stop)]
-        if affordable := [count for count in counts if count in _WHOLE_CELLS]:
-            fine = [count for count in affordable if count < _CELLS.stop]
-            return float(longest / (max(fine) if fine else affordable[0]))
+        divided = [count for count in counts if count in _WHOLE_CELLS]
+        # The largest number below the limit comes first, and then the smallest one above it.
+        divided.sort(key=lambda count: (count >= _CELLS.stop, abs(count - _CELLS.stop)))
+        cells = np.array([float(longest / count) for count in divided]) if divided else cells
 
-    def left_over(count: int) -> float:
-        cells = [float(side * count / longest) for size in sizes for side in size[:2]]
-        return round(sum(1 - math.floor(each + CELL_MARGIN) / each for each in cells), 6)
+    def lost(place: int) -> tuple[float, bool, float]:
+        sides = [float(side) / cells[place] for size in sizes for side in size[:2]]
+        uncovered = sum(1 - math.floor(side + CELL_MARGIN) / side for side in sides)
+        is_fine = float(longest) > (_CELLS.stop - 0.5) * cells[place]
+        return needed[place], is_fine, round(uncovered, 6)
 
-    cell = float(longest / min(_CELLS, key=left_over))
-    if boxes:
+    needed = _room_needed(cells, sizes, equal, gaps)
+    best = min(range(len(cells)), key=lost)
+    cell = float(cells[best])
+    if boxes and not divided:
         _LOGGER.warning(
             "sides of boxes are rounded up to whole cells of %.4g mm; less room is lost if --cell "
             "divides the sides or is smaller",
             1e3 * cell,
         )
+    finely = _room_needed(fine, sizes, equal, gaps)
+    if finely.min() <= 1 < needed[best]:
+        _LOGGER.warning(
+            "cells of %.4g mm leave no room for all equal parts, because sides and clearances are "
+            "rounded up; --cell %.9gmm does, but the search takes more time",
+            1e3 * cell,
+            1e3 * fine[finely.argmin()],
+        )
     return cell
+
+
+def _equal_parts(parts: Sequence[Part]) -> _Equal:
+    """Return the kinds of equal parts that take a large share of the order's volume."""
+    kinds = Counter[tuple[ExactSize, ...]]()
+    for part in parts:
+        with suppress(MeshError):  # loading the solids reports it
+            kinds[tuple(allowed_orientations(part, part.exact_sides))] += part.quantity
+    volumes = {kind: math.prod(kind[0]) * quantity for kind, quantity in kinds.items()}
+    least = _SHARE * float(sum(volumes.values()))
+    return [(k, n) for k, n in kinds.items() if n > 1 and volumes[k] >= least]
+
+
+def _fine_cells(longest: Fraction, equal: _Equal) -> Array:
+    """Return cells that divide a side of the floor, then cells that divide sides of equal parts."""
+    cells = [float(longest / count) for count in range(_CELLS.start, _MOST_HINTED + 1)]
+    sides = {side: None for kind, _ in equal for turned in kind for side in turned}
+    for side in (side for side in sides if side <= longest):
+        first, last = (float(side / longest * count) for count in (_CELLS.start, _MOST_HINTED))
+        cells += [float(side / count) for count in range(math.ceil(first), int(last) + 1)]
+    return np.array(cells)
+
+
+def _room_needed(
+    cells: Array, sizes: Sequence[ExactSize], equal: _Equal, gaps: tuple[float, float]
+) -> Array:
+    """Return for each cell how many containers equal parts fill side by side, all turned alike."""
+    needed = np.zeros(len(cells))
+    wall, gap = (np.ceil(length / cells - CELL_MARGIN) for length in gaps)
+    for size, (kind, quantity) in itertools.product(sizes, equal):
+        most = np.full(len(cells), 0.5)  # parts without room count as more than a container each
+        for turned in kind:
+            layers = math.floor(float(size[2] / turned[2]) + CELL_MARGIN)
+            number = np.full(len(cells), float(layers))
+            for room, side in zip(size[:2], turned[:2], strict=True):
+                free = np.floor(float(room) / cells + CELL_MARGIN) - 2 * wall + gap
+                number *= np.maximum(0, free // (np.ceil(float(side) / cells - CELL_MARGIN) + gap))
+            most = np.maximum(most, number)
+        needed += quantity / most / len(sizes)
+    return needed.round(6)
 
 
 @dataclass(frozen=True)
