@@ -116,7 +116,7 @@ def test_sides_and_weights_may_be_any_numbers(kind: Any, tmp_path: Path) -> None
     assert part.exact_sides == tuple(Fraction(str(side)) / 1000 for side in sides)
     if kind is not str:
         flags = {"fragile": np.bool_(0), "on_like": np.bool_(0)}
-        handling = {"weight": kind(2), "group": np.int64(1), **flags}
+        handling = {"weight": kind(2), "max_load": Fraction(100, 3), "group": np.int64(1), **flags}
         array = kind(sides) if kind in (np.array, torch.tensor) else np.array(sides, kind)
         part = Part(sides=array, unit="mm", quantity=torch.tensor(2), handling=handling)
         assert part.exact_sides == tuple(Fraction(str(side)) / 1000 for side in sides)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Annotated, Any
 
 import torch
@@ -254,6 +255,8 @@ def read_handling(attributes: Any) -> dict[str, Any]:
     values = {name: plain(v) for name, v in attributes.items() if name in known and v is not None}
     for name, value in values.items():
         _read(name, value)
+        if isinstance(value, Real) and not isinstance(value, int):
+            values[name] = float(value)  # JSON knows no fractions
     stacking = {name: value for name, value in attributes.items() if name in special}
     stacking = read_mapping(Stacking, stacking, "handling", "handling.")
     unset = (None, False)  # compared by identity: a value may be 0
