@@ -135,8 +135,9 @@ def check_foreign(
     """Check that the boxes of another program's plan can be loaded.
 
     Each box must be inside the container, overlap no other box, and stand on the floor or on boxes.
-    Lengths are compared exactly as they are written. If the list is not in the order of loading,
-    boxes are judged from the lowest to the highest.
+    Lengths are compared exactly as they are written; only the rounding errors of binary numbers are
+    removed. If the list is not in the order of loading, boxes are judged from the lowest to the
+    highest.
 
     Args:
         path: The plan; see :mod:`.foreign` for its formats.

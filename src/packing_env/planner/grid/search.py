@@ -4,10 +4,10 @@ A candidate is a sequence of parts, each with a pose or with any pose (-1). Deco
 in turn at its lowest legal place and leaves out parts without a place. The first candidates sort
 the parts by several keys, the largest first. In one of them, equal parts stand side by side in
 rows: the lowest places of round parts interlock, so fewer may fit. Then a few candidates are
-improved in turn. Their
-neighbours (one part earlier, two parts exchanged, or another pose) are decoded together, from the
-state before the first difference on. The best neighbour replaces its parent if it is better, or a
-little worse within a temperature that falls to zero with time (simulated annealing).
+improved in turn. Their neighbours (one part earlier, two parts exchanged, or another pose) are
+decoded together, from the state before the first difference on. The best neighbour replaces its
+parent if it is better, or a little worse within a temperature that falls to zero with time
+(simulated annealing).
 """
 
 from __future__ import annotations
