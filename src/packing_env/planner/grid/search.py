@@ -162,7 +162,8 @@ class OrderSearch:
             spread = _SPREADS[len(orders) % len(_SPREADS)]
             noise = [math.exp(self._random.gauss(0.0, spread)) for _ in self._volume]
             orders.append(self._sequence(self._volume * torch.tensor(noise)))
-        if len(self.best.packed) < self.size:
+        some_equal = len(extent.unique(dim=0)) < self.size
+        if some_equal and len(self.best.packed) < self.size:
             self._keep(self._decode_one(self.best.genes, deadline=deadline, in_rows=True))
             self._chains[0] = self.best
         value = self._decode(orders, deadline=deadline)[0]
