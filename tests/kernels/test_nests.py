@@ -106,6 +106,24 @@ def test_a_filled_container_holds_what_is_drawn_out_and_what_lies_ahead(seed: in
         assert np.array_equal(from_bits(ahead[..., :Y], Z), expected)
 
 
+@pytest.mark.parametrize(("weights", "added"), [((1.0, 0.3, 0.1), 50), ((0.1, 0.3, 1.0), 8)])
+def test_only_strips_with_better_places_are_computed(
+    weights: tuple[float, float, float], added: int
+) -> None:
+    """Many different parts fill a container in a time that does not depend on its free room."""
+    container, cube = np.array([50, 4 * STRIP, 192]), np.ones((3, 3, 3), bool)
+    filled = filled_with([(np.ones((added, 3, 3), bool), (0, 0, 0))], tuple(container))
+    blocked, size = Blocked(container - cube.shape, np.array(cube.shape)), np.array(cube.shape)
+    result = np.full(4, np.inf)
+    best_place(
+        filled, to_bits(cube), to_runs(cube), size, container, np.array(weights), False,
+        blocked.places, blocked.stale, np.full(1, np.inf), result,
+    )  # fmt: skip
+    assert result[0] < np.inf
+    assert blocked.stale[:, 1:].all()
+    assert blocked.stale[:, :, 1:].all()
+
+
 @pytest.mark.parametrize("locked", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_the_best_place_is_free_touches_and_has_a_way_out(seed: int, locked: bool) -> None:
@@ -130,7 +148,7 @@ def test_the_best_place_is_free_touches_and_has_a_way_out(seed: int, locked: boo
         )  # fmt: skip
         return result
 
-    search(float(weights @ np.array(container)) / 3)  # looks at some of the slabs
+    search(float(weights @ np.array(container)) / 3)  # looks at some of the places
     x, y, z = (int(random.integers(n + 1)) for n in np.array(container) - added.shape)
     occupy(filled, to_bits(added), x, y, z)
     blocked.expire((x, y, z), np.array(added.shape))

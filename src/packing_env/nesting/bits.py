@@ -48,7 +48,7 @@ class Blocked:
 
     Attributes:
         places: ``uint64 [x, W, Y]``, see :func:`packing_env.kernels.nests.bits_numba.best_place`.
-        stale: ``int64 [x, 4]``, the part of each slab of ``places`` that is out of date, see there.
+        stale: ``bool [x, W, Y // STRIP]``, which strips of ``places`` are out of date.
     """
 
     def __init__(self, room: np.ndarray, size: np.ndarray) -> None:
@@ -63,8 +63,7 @@ class Blocked:
         self.places = np.zeros((x, words_for(z), -(-y // STRIP) * STRIP), np.uint64)
         self.places[:, -1] = _ALL << np.uint64(z % 64) if z % 64 else 0
         self.places[:, :, y:] = _ALL
-        self.stale = np.zeros((x, 4), np.int64)
-        self.stale[:, 1::2] = y, words_for(z)
+        self.stale = np.ones((x, words_for(z), -(-y // STRIP)), bool)
 
     def expire(self, place: tuple[int, int, int], size: np.ndarray) -> None:
         """Mark as stale the places at which the part meets a box of newly occupied voxels.
@@ -75,8 +74,4 @@ class Blocked:
         """
         x, y, z = (np.array(place) - self._size + 1).clip(0)
         end = np.minimum(np.array(place) + size, self._count)
-        stale = self.stale[x : end[0]]
-        stale[:, 0] = np.minimum(stale[:, 0], y)
-        stale[:, 1] = np.maximum(stale[:, 1], end[1])
-        stale[:, 2] = np.minimum(stale[:, 2], z // 64)
-        stale[:, 3] = np.maximum(stale[:, 3], words_for(end[2]))
+        self.stale[x : end[0], z // 64 : words_for(end[2]), y // STRIP : -(-end[1] // STRIP)] = True

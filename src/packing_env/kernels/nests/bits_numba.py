@@ -5,7 +5,7 @@ Words of neighbouring y are adjacent in memory, so LLVM vectorises loops over th
 
 The *blocked set* of a part holds the places at which one of its voxels meets an occupied one (a
 no-fit set of voxels: Lamas-Fernandez, Bennell and Martinez-Sykora, Oper. Res. 2023). The search
-computes it slab by slab, and only for the slabs that it visits.
+computes it strip by strip, and only where a place can be better than the best one so far.
 """
 
 from __future__ import annotations
@@ -139,31 +139,31 @@ def _meets(bits, voxels, x, y, z):
 
 
 @jit
-def _block_slab(drawn, runs, x, blocked, stale):
-    """Update the stale words of ``blocked [W, Y]`` with all occupied voxels."""
-    for w in range(stale[2], stale[3]):
-        for y in range(stale[0] // STRIP * STRIP, stale[1], STRIP):
-            strip = blocked[w, y : y + STRIP]
-            for r in range(runs.shape[0]):
-                # 1. Stop if all places of the strip are blocked.
-                if r % _CHECKED == 0:
-                    common = _ALL
-                    for j in range(STRIP):
-                        common &= strip[j]
-                    if common == _ALL:
-                        break
-                # 2. Add the places blocked by either half of the run; the halves may overlap.
-                k = runs[r, 2]
-                for half in range(2):
-                    z = 64 * w + runs[r, 3 + half]
-                    word, shift = z // 64, np.uint64(z % 64)
-                    low = drawn[k, x + runs[r, 0], word, y + runs[r, 1] :]
-                    high = drawn[k, x + runs[r, 0], word + 1, y + runs[r, 1] :]
-                    for j in range(STRIP):
-                        strip[j] |= low[j] >> shift | (high[j] << _ONE) << (_LAST - shift)
-                    if runs[r, 3] == runs[r, 4]:
-                        break
-    stale[0], stale[1], stale[2], stale[3] = blocked.shape[1], 0, blocked.shape[0], 0
+def _block_strip(drawn, runs, x, y, w, useless, strip):
+    """Update ``strip [STRIP]``, words of the blocked set from ``[x, w, y]``; return if it is stale.
+
+    It remains so if all its places are blocked but some of ``useless``, a word.
+    """
+    for r in range(runs.shape[0]):
+        # 1. Stop if all places that are of use are blocked.
+        if r % _CHECKED == 0:
+            common = _ALL
+            for j in range(STRIP):
+                common &= strip[j]
+            if common | useless == _ALL:
+                return common != _ALL
+        # 2. Add the places blocked by either half of the run; the halves may overlap.
+        k = runs[r, 2]
+        for half in range(2):
+            z = 64 * w + runs[r, 3 + half]
+            word, shift = z // 64, np.uint64(z % 64)
+            low = drawn[k, x + runs[r, 0], word, y + runs[r, 1] :]
+            high = drawn[k, x + runs[r, 0], word + 1, y + runs[r, 1] :]
+            for j in range(STRIP):
+                strip[j] |= low[j] >> shift | (high[j] << _ONE) << (_LAST - shift)
+            if runs[r, 3] == runs[r, 4]:
+                break
+    return False
 
 
 @kernel
@@ -187,7 +187,7 @@ def best_place(  # noqa: C901
         locked: Whether parts that cannot leave are allowed.
         blocked: ``[x, W, Y]``, the blocked set as far as it is known; bits that are not places are
             set. Y is a multiple of `STRIP`.
-        stale: ``[x, 4]`` int64, for each slab the range of y and of words that is out of date.
+        stale: ``bool [x, W, Y // STRIP]``, which strips of the blocked set are out of date.
         best: ``[1]`` float64, the smallest score of any part so far; places with a larger score do
             not count.
         result: ``[4]`` float64, filled with score and place if the score is smaller.
@@ -196,11 +196,21 @@ def best_place(  # noqa: C901
     for x in range(blocked.shape[0]):
         if middle + weights[0] * x > best[0]:
             break
-        if stale[x, 0] < stale[x, 1]:
-            _block_slab(filled.drawn, runs, x, blocked[x], stale[x])
         for w in range(blocked.shape[1]):
             for y in range(container[1] - size[1] + 1):
-                # 1. The free places that touch along x, y and z.
+                # 1. Update the strip where its places can be as good as the best.
+                if y % STRIP == 0:
+                    least = middle + weights[0] * x + weights[1] * y + weights[2] * (64 * w)
+                    if least > best[0]:
+                        break
+                    if stale[x, w, y // STRIP]:
+                        top = np.uint64(min(63.0, (best[0] - least) / weights[2] + 1.0))
+                        stale[x, w, y // STRIP] = _block_strip(
+                            filled.drawn, runs, x, y, w, (_ALL << top) << _ONE,
+                            blocked[x, w, y : y + STRIP],
+                        )  # fmt: skip
+                # 2. The free places that touch along x, y and z. The places before them are up to
+                # date, because they have smaller scores.
                 places = ~blocked[x, w, y]
                 if not places:
                     continue
@@ -210,7 +220,7 @@ def best_place(  # noqa: C901
                     places &= blocked[x, w, y - 1]
                 below = blocked[x, w - 1, y] >> _LAST if w else _ONE
                 places &= blocked[x, w, y] << _ONE | below
-                # 2. The best of these places from which the part can leave.
+                # 3. The best of these places from which the part can leave.
                 while places:
                     z = 64 * w + _lowest(places)
                     places &= places - _ONE
