@@ -329,6 +329,7 @@ def test_a_short_search_places_every_part() -> None:
         lambda times: pe.nest(boxes, "252x252x252mm", 0.3 * times, cell="2mm"),
     )
     assert plan.num_packed == 6
+    assert plan.tried == 1  # no other nest is better
 
 
 def test_sets_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

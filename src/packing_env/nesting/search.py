@@ -120,6 +120,8 @@ class NestSearch:
     def search(self, until: float, sketch: Sketch | None = None) -> None:
         """Search until a time: start several times, then continue with the best nest."""
         self.fill(until, FILLINGS if sketch is None else 1)
+        if not (self._lowest or any(self._open())):
+            return  # no nest is better than one of all parts
         spare = max(0.0, until - time.perf_counter())
         trial = TRIAL if sketch is None else SKETCHED_TRIAL
         trials = max(0 if sketch is None or not spare else 1, int(spare / trial) - 1)
@@ -242,9 +244,7 @@ class NestSearch:
             try:
                 while not all(future.done() for future in futures):
                     time.sleep(0.002)
-                    succeeded = any(
-                        future.done() and future.result() is not None for future in futures
-                    )
+                    succeeded = any(each.done() and each.result() is not None for each in futures)
                     if succeeded or time.perf_counter() > until:
                         self._halt[0] = 1
             finally:
