@@ -116,7 +116,7 @@ def test_only_strips_with_better_places_are_computed(
     blocked, size = Blocked(container - cube.shape, np.array(cube.shape)), np.array(cube.shape)
     result = np.full(4, np.inf)
     best_place(
-        filled, to_bits(cube), to_runs(cube), size, container, np.array(weights), False,
+        filled, to_bits(cube), to_runs(cube), size, container, np.array(weights), False, False,
         blocked.places, blocked.stale, np.full(1, np.inf), result,
     )  # fmt: skip
     assert result[0] < np.inf
@@ -124,9 +124,11 @@ def test_only_strips_with_better_places_are_computed(
     assert blocked.stale[:, :, 1:].all()
 
 
-@pytest.mark.parametrize("locked", [False, True])
+@pytest.mark.parametrize(("locked", "loose"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_best_place_is_free_touches_and_has_a_way_out(seed: int, locked: bool) -> None:
+def test_the_best_place_is_free_touches_and_has_a_way_out(
+    seed: int, locked: bool, loose: bool
+) -> None:
     random = np.random.default_rng(100 + seed)
     container = tuple(int(n) for n in random.integers(4, 8, 3))
     container = (*container[:2], container[2] + 60 * (seed % 3 == 0))
@@ -144,7 +146,7 @@ def test_the_best_place_is_free_touches_and_has_a_way_out(seed: int, locked: boo
         result = np.full(4, np.inf)
         best_place(
             filled, to_bits(part), to_runs(part), size, np.array(container), weights, locked,
-            blocked.places, blocked.stale, np.array([best]), result,
+            loose, blocked.places, blocked.stale, np.array([best]), result,
         )  # fmt: skip
         return result
 
@@ -166,11 +168,8 @@ def test_the_best_place_is_free_touches_and_has_a_way_out(seed: int, locked: boo
         return not voxels_of(part, tuple(place)) & taken
 
     def touches(place: np.ndarray) -> bool:
-        for axis in range(3):
-            to = place - np.eye(3, dtype=int)[axis]
-            if (to >= 0).all() and free(to):
-                return False
-        return True
+        back = [place - step for step in np.eye(3, dtype=int)]
+        return (any if loose else all)((to < 0).any() or not free(to) for to in back)
 
     def leaves(place: np.ndarray) -> bool:
         return any(

@@ -508,6 +508,20 @@ def test_a_part_finds_the_only_free_place() -> None:
     assert {piece.place for piece in apart or []} == {(0, 0, 0), (4, 4, 21)}
 
 
+def test_cubes_fill_the_way_through_a_narrow_mouth() -> None:
+    """Inside, no place from which a cube can leave touches the walls along x or y."""
+    bottle = np.zeros((12, 12, 12), bool)
+    bottle[..., :9], bottle[1:11, 1:11, 1:8] = True, False
+    bottle[4:8, 4:8], bottle[5:7, 5:7, 1:] = True, False
+    bottle[4:8, 4:8, 1:8] = False
+    level = Level([as_given(bottle), as_given(np.ones((2, 2, 2), bool))], Room(np.full(3, 12.0)), 1)
+    search = NestSearch(level, [float(bottle.sum()), 8.0], [1, 200])
+    search.fill(1e9, fillings=1)
+    inside = [piece.place for piece in search.pieces if piece.place[:2] == (5, 5)]
+    assert sorted(inside) == [(5, 5, z) for z in (1, 3, 5, 7, 9)]
+    assert all(step.way for step in leaving(level, search.pieces))
+
+
 def test_a_search_with_a_sketch_is_valid_and_no_worse_than_greedy() -> None:
     level, search = turned_dome(24)
     search.fill(1e9, fillings=1)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -76,17 +77,19 @@ class Greedy:
         """Return the piece nearest to the corner over all rotations of a part."""
         least = np.full(1, np.inf)  # the best score of all rotations, which ends their searches
 
-        def place(entry: tuple[int, Blocked]) -> Array:
+        def place(entry: tuple[int, Blocked], loose: bool) -> Array:
             (row, blocked), result, level = entry, np.full(4, np.inf), self.level
             best_place(
                 filled, level.bits[row], level.runs[row], level.size[row], level.container,
-                weights, self._interlocking, blocked.places, blocked.stale, least, result,
+                weights, self._interlocking, loose, blocked.places, blocked.stale, least, result,
             )  # fmt: skip
             return result
 
-        results = list(pool.map(place, rows))
-        best = min(range(len(results)), key=lambda k: results[k][0])
-        score, x, y, z = results[best]
-        if not math.isfinite(score):
-            return None
-        return Piece(part, rows[best][0], (int(x), int(y), int(z)))
+        # The way out of a cavity with a narrow mouth may begin away from its walls.
+        for loose in (False, True):
+            results = list(pool.map(partial(place, loose=loose), rows))
+            best = min(range(len(results)), key=lambda k: results[k][0])
+            score, x, y, z = results[best]
+            if math.isfinite(score):
+                return Piece(part, rows[best][0], (int(x), int(y), int(z)))
+        return None

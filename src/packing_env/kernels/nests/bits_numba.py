@@ -168,7 +168,7 @@ def _block_strip(drawn, runs, x, y, w, useless, strip):
 
 @kernel
 def best_place(  # noqa: C901
-    filled, bits, runs, size, container, weights, locked, blocked, stale, best, result
+    filled, bits, runs, size, container, weights, locked, loose, blocked, stale, best, result
 ):
     """Find the place with the smallest ``weights . centre`` that touches along all three axes.
 
@@ -185,6 +185,7 @@ def best_place(  # noqa: C901
         container: ``[3]`` int64, its sides.
         weights: ``[3]`` float64, positive.
         locked: Whether parts that cannot leave are allowed.
+        loose: Whether places that touch along one axis are allowed.
         blocked: ``[x, W, Y]``, the blocked set as far as it is known; bits that are not places are
             set. Y is a multiple of `STRIP`.
         stale: ``bool [x, W, Y // STRIP]``, which strips of the blocked set are out of date.
@@ -209,17 +210,16 @@ def best_place(  # noqa: C901
                             filled.drawn, runs, x, y, w, (_ALL << top) << _ONE,
                             blocked[x, w, y : y + STRIP],
                         )  # fmt: skip
-                # 2. The free places that touch along x, y and z. The places before them are up to
+                # 2. The free places that touch along the axes. The places before them are up to
                 # date, because they have smaller scores.
                 places = ~blocked[x, w, y]
                 if not places:
                     continue
-                if x:
-                    places &= blocked[x - 1, w, y]
-                if y:
-                    places &= blocked[x, w, y - 1]
+                along_x = blocked[x - 1, w, y] if x else _ALL
+                along_y = blocked[x, w, y - 1] if y else _ALL
                 below = blocked[x, w - 1, y] >> _LAST if w else _ONE
-                places &= blocked[x, w, y] << _ONE | below
+                along_z = blocked[x, w, y] << _ONE | below
+                places &= along_x | along_y | along_z if loose else along_x & along_y & along_z
                 # 3. The best of these places from which the part can leave.
                 while places:
                     z = 64 * w + _lowest(places)
