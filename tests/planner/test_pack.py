@@ -245,6 +245,12 @@ def test_round_parts_stand_in_rows(
     checked(plan, tmp_path)
 
 
+def test_equal_parts_without_thickness_are_refused() -> None:
+    foil = Part(sides=(1, 2, 1e-7), unit="m", quantity=5, name="foil")
+    with pytest.raises(pe.items.MeshError, match="foil: flat"):
+        pe.pack(foil, "10x10x10m", 1e-6, stability=GRID)
+
+
 def test_a_cell_is_named_that_leaves_room_for_more_parts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -138,7 +138,8 @@ def _room_needed(
             number = np.full(len(cells), float(layers))
             for room, side in zip(size[:2], turned[:2], strict=True):
                 free = np.floor(float(room) / cells + CELL_MARGIN) - 2 * wall + gap
-                number *= np.maximum(0, free // (np.ceil(float(side) / cells - CELL_MARGIN) + gap))
+                taken = np.ceil(float(side) / cells - CELL_MARGIN).clip(1) + gap
+                number *= np.maximum(0, free // taken)
             most = np.maximum(most, number)
         needed += quantity / most / len(sizes)
     return needed.round(6)
