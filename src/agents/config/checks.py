@@ -147,8 +147,8 @@ def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
     modes, mode = _modes(node, "network"), OmegaConf.select(config, "env.action_mode")
     agent, network = locate(config.agent, "agent"), locate(node, "network")
     needs, role = getattr(agent, "network_role", None), getattr(network, "role", None)
-    takes, given = _argument_names(network), set(getattr(agent, "network_arguments", ()))
-    if takes is not None and not given <= set(takes):
+    takes, passed = _argument_names(network), set(getattr(agent, "network_arguments", ()))
+    if takes is not None and not passed <= set(takes):
         return False
     return (modes is None or mode in modes) and (needs is None or role in (None, needs))
 
