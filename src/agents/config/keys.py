@@ -27,7 +27,7 @@ from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.version import VersionBase
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
@@ -93,6 +93,7 @@ def composed(
             config = hydra_compose(command, [*lines, *search_path(folders)])
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise _explained(error, command, own, folders) from None
+        _check_added(config, command, own, folders)
         _check_kinds(config, command, own, folders)
     return config, own
 
@@ -252,6 +253,9 @@ def _explained(
     for override in _choices(overrides, options):
         for name in _names(override):
             check_name(override.key_or_group, name, options[override.key_or_group])
+        if str(error).startswith(f"Could not override '{override.key_or_group}'"):
+            text = "{}: packing {} does not read the group {!r}; leave it out"
+            return ConfigError(text.format(override.input_line, command, override.key_or_group))
     # 2. An unknown key: compare it with the keys of the chosen groups, without the removed ones.
     of_groups = [each for each in overrides if each.key_or_group in options]
     lines = [each.input_line or "" for each in of_groups if not each.is_sweep_override()]
@@ -292,6 +296,32 @@ def first_lines(error: Exception) -> str:
 
 
 # ---------------------------------------------------------------------- checks
+
+
+def _check_added(
+    config: DictConfig, command: str, overrides: Sequence[Override], folders: Sequence[Path]
+) -> None:
+    """Refuse ``+key=value`` if no program reads the key.
+
+    Groups pass their keys to a class or reader, which checks them. Keys that another value refers
+    to, as in ``${key}``, are accepted.
+    """
+    added = [each for each in overrides if each.is_add() or each.is_force_add()]
+    if not added:
+        return
+    usual = [each.input_line or "" for each in overrides if each not in added]
+    base = hydra_compose(command, [*usual, *search_path(folders)])
+    known, options = {key for key, _ in walk(base, lists=False)}, groups(folders)
+    referred = str(OmegaConf.to_container(config, resolve=False))
+    for override in added:
+        key = override.package or override.key_or_group
+        root = key.split(".")[0]
+        is_passed_on = root in base and (root in options or base[root] is None)
+        is_global = root not in config  # hydra, and groups such as experiment
+        if not (key in known or is_passed_on or is_global or "${" + key in referred):
+            raise ConfigError(
+                f"{override.input_line}: packing {command} does not read {key!r}; leave it out"
+            )
 
 
 def _check_kinds(
