@@ -61,7 +61,10 @@ def test_auto_overwrites_nothing_else(run: Path, tmp_path: Path, capsys: Any) ->
         assert messages.get(folder, "is not empty") in capsys.readouterr().err
         assert sorted(folder.rglob("*")) == before
     killed = killed_before_its_first_save(run)
-    assert train(*SHORT, f"run_dir={killed}") == 2  # without resume=auto
+    assert train(*SHORT, f"run_dir={killed}") == 2
+    assert "continue its run with resume=auto" in capsys.readouterr().err
+    with pytest.raises(RunFolderError, match=r"name a new folder$"):  # eval and adapt cannot resume
+        new_folder(killed, "eval")
 
 
 def hold(run: Path, held: Event) -> None:

@@ -62,7 +62,8 @@ def results_folder(config: DictConfig, resumed: Resumed | None, locks: ExitStack
         folder = named
         check_links(folder)
     else:
-        folder = runs.new_folder(named, str(config.name))
+        hint = ", or continue its run with resume=auto"
+        folder = runs.new_folder(named, str(config.name), hint)
     locks.enter_context(runs.locked(folder))
     return folder
 

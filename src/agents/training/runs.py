@@ -38,10 +38,11 @@ class RunFolderError(ValueError):
     """The folder for the results cannot be used."""
 
 
-def new_folder(path: str | Path | None, name: str) -> Path:
+def new_folder(path: str | Path | None, name: str, hint: str = "") -> Path:
     """Create an empty folder for a run's results, by default ``runs/<time>-<name>``.
 
-    Raises a RunFolderError if ``path`` is not empty, or if no folder can be made.
+    Raises a RunFolderError if ``path`` is not empty, or if no folder can be made. ``hint`` ends the
+    error about a folder that is not empty.
     """
     if name in (".", "..") or "/" in name or not name.isprintable():
         raise RunFolderError(f"name={name!r} must be plain text without '/'")
@@ -52,10 +53,7 @@ def new_folder(path: str | Path | None, name: str) -> Path:
             # A killed start may leave a lock, or a draft of the description.
             draft = f".{DESCRIPTION}."
             if any(i.name != LOCK and not i.name.startswith(draft) for i in folder.iterdir()):
-                raise RunFolderError(
-                    f"run_dir={folder} is not empty; name a new folder, or continue its run with "
-                    "resume=auto"
-                )
+                raise RunFolderError(f"{folder} is not empty; name a new folder{hint}")
             return folder
         # Two runs may start in the same second.
         stamp = time.strftime("%Y%m%d-%H%M%S")
