@@ -7,6 +7,7 @@ folders.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -248,7 +249,7 @@ def _explained(
     error: Exception, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> ConfigError:
     """Return the reason for Hydra's error, as one paragraph."""
-    # 1. An unknown option of a group.
+    # 1. An unknown option of a group, or a group of other commands.
     options = groups(folders)
     for override in _choices(overrides, options):
         for name in _names(override):
@@ -309,16 +310,20 @@ def _check_added(
     added = [each for each in overrides if each.is_add() or each.is_force_add()]
     if not added:
         return
-    usual = [each.input_line or "" for each in overrides if each not in added]
-    base = hydra_compose(command, [*usual, *search_path(folders)])
-    known, options = {key for key, _ in walk(base, lists=False)}, groups(folders)
-    referred = str(OmegaConf.to_container(config, resolve=False))
+    # 1. Compose without added keys; other keys that are set may be parts of added ones.
+    options = groups(folders)
+    chosen = [each.input_line or "" for each in _choices(overrides, options) if each not in added]
+    base = hydra_compose(command, [*chosen, *search_path(folders)])
+    known = {key for key, _ in walk(base, lists=False)}
+    # 2. Look each added key up.
+    values = str(OmegaConf.to_container(config, resolve=False))
     for override in added:
         key = override.package or override.key_or_group
         root = key.split(".")[0]
         is_passed_on = root in base and (root in options or base[root] is None)
         is_global = root not in config  # hydra, and groups such as experiment
-        if not (key in known or is_passed_on or is_global or "${" + key in referred):
+        is_referred_to = re.search(rf"\$\{{{re.escape(key)}[.\[}}]", values)
+        if not (key in known or is_passed_on or is_global or is_referred_to):
             raise ConfigError(
                 f"{override.input_line}: packing {command} does not read {key!r}; leave it out"
             )

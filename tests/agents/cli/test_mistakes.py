@@ -83,6 +83,7 @@ SMALL = " ".join(TINY_OVERRIDES)
         ("train +trainer.foo=1", "unknown key 'trainer.foo'"),
         ("train +evaluation.foo=1", "does not read 'evaluation.foo'"),
         ("train ++foo=1", "does not read 'foo'"),
+        ("train +tas=1 'name=${env.task}'", "does not read 'tas'"),
         ("eval agent=heuristic logger=wandb", "does not read the group 'logger'"),
         ("eval agent=heuristic +logger=wandb", "does not read 'logger'"),
         ("eval agent=heuristic +agent@other=dqn", "does not read 'other'"),
@@ -335,6 +336,11 @@ def test_one_name_need_not_be_a_list(monkeypatch):
     agents.import_packages("json")
     env = pe.make_env("cuboid_online", pool_size=4)
     assert list(build_heuristics("lowest_z", env)) == ["lowest_z"]
+
+
+def test_an_added_key_may_be_referred_to():
+    words = ["+own={frames: 64}", "own.frames=128", "trainer.frames=${own.frames}"]
+    assert compose("train", words).trainer.frames == 128
 
 
 def test_options_that_other_libraries_register_are_no_schemas():
