@@ -25,6 +25,9 @@ from packing_env.types import PackingParams, lid_tolerance
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
+_EQUAL = 1e-3
+"""Surfaces of one part whose heights differ by less are equal, in cells."""
+
 
 @dataclass(frozen=True, eq=False)
 class Poses:
@@ -189,9 +192,27 @@ def _catalogue_of(
     largest = float(catalogue.extent.max())
     check_size(catalogue, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
     log_warnings(catalogue.names, [source.get("warnings", ()) for source in catalogue.sources])
+    catalogue = replace(catalogue, orientation_mask=_distinct(catalogue, params.cell))
     keys = {key for part, _ in pairs for key in part.handling}
     handling = {key: [part.handling.get(key) for part, _ in pairs] for key in sorted(keys)}
     return catalogue.with_handling(handling) if handling else catalogue
+
+
+def _distinct(catalogue: Catalogue, cell: float) -> Bool[Tensor, "T R"]:
+    """Return the mask of orientations without those that equal an earlier one of the same part.
+
+    The surfaces of round parts in several turns differ only by rounding errors.
+    """
+    mask = catalogue.orientation_mask.clone()
+    surfaces = torch.stack((catalogue.top, catalogue.bottom), 2)
+    surfaces = (surfaces / (_EQUAL * cell)).round() + 0.0  # no negative zeros
+    for part, turns in enumerate(surfaces):
+        earlier = set[bytes]()
+        for turn, maps in enumerate(turns):
+            key = maps.numpy().tobytes()
+            mask[part, turn] &= key not in earlier
+            earlier.add(key)
+    return mask
 
 
 def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
