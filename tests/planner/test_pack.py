@@ -230,6 +230,11 @@ def test_one_part_that_is_far_too_small_does_not_stop_an_order(
         ((60, 50), 50, "300x300x100mm", {}),
         ((70, 81), 12, "212x140x162mm", {}),
         ((60, 50), 16, "258x258x50mm", {"clearance": 0.006, "wall_clearance": 0.0}),
+        # Only cells of 2 mm divide the side and the clearance.
+        ((50, 60), 25, "262x262x60mm", {"clearance": 0.002}),
+        ((50, 60), 75, "262x262x60mm", {"clearance": 0.002, "containers": 3}),
+        # Eight lie in two layers; of those that stand beside each other, only seven fit.
+        ((100, 200), 8, "415x205x200mm", {"clearance": 0.005, "wall_clearance": 0.0}),
     ],
 )
 def test_round_parts_stand_in_rows(
@@ -252,10 +257,12 @@ def test_equal_parts_without_thickness_are_refused() -> None:
 
 
 def test_a_cell_is_named_that_leaves_room_for_more_parts(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trimesh.creation.cylinder(radius=49, height=240).export(tmp_path / "roll.stl")
     roll = Part(file=str(tmp_path / "roll.stl"), unit="mm", quantity=9)
+    # Very many parts would take too long on small cells.
+    monkeypatch.setattr("packing_env.planner.grid.containers._MOST_WORK", 0.0)
     plan = pe.pack(roll, "300x300x250mm", 1e-6, clearance="1mm")
     assert plan.num_left
     # 202 cells along the floor: three times 66 cells of a roll, and four times one of a clearance

@@ -37,8 +37,12 @@ _WHOLE_CELLS = range(24, 101)
 """Cells along the longer side of the floor, if the cells divide all sides of boxes, or if equal
 parts need less room with them.
 """
-_MOST_HINTED = 300
-"""Most cells along the longer side of the floor with which a hint names the cell."""
+_FINE_CELLS = 300
+"""Most cells along the longer side of the floor, if equal parts need less room with them."""
+_SPARED = 1.05
+"""Finer cells are not worth their time if equal parts need at most so much more room without."""
+_MOST_WORK = 5e7
+"""Most parts in a container, times the cells of its floor, for which cells become finer."""
 _SHARE = 0.1
 """Smallest share of an order's volume for which equal parts affect the cells."""
 
@@ -58,7 +62,8 @@ def choose_cell(
     Otherwise, 48 to 64 cells lie along the longer side of the first floor, or up to 100 if equal
     parts need less room with them. Of the possible cells, one is chosen with which equal parts side
     by side need the least room, and which then leaves the smallest shares of the floors' sides
-    uncovered.
+    uncovered. Up to 300 smaller cells take their place if equal parts fill clearly fewer containers
+    with them, unless there are boxes with dividing cells, or very many parts.
 
     Args:
         sizes: Containers.
@@ -87,19 +92,27 @@ def choose_cell(
     needed = _room_needed(cells, sizes, equal, gaps)
     best = min(range(len(cells)), key=lost)
     cell = float(cells[best])
+    # Finer cells, only if they save room that the order needs.
+    finely = _room_needed(fine, sizes, equal, gaps)
+    enough = max(1.0, _SPARED * float(finely.min()))
+    if enough < needed[best]:
+        finer = float(fine[finely <= enough].max())
+        together = sum(part.quantity for part in parts) / enough
+        if not divided and together * float(sizes[0][0] * sizes[0][1]) / finer**2 <= _MOST_WORK:
+            cell = finer
+        else:
+            _LOGGER.warning(
+                "cells of %.4g mm leave room for fewer equal parts, because sides and clearances "
+                "are rounded up; --cell %.9gmm leaves room for more, but the search takes more "
+                "time",
+                1e3 * cell,
+                1e3 * finer,
+            )
     if boxes and not divided:
         _LOGGER.warning(
             "sides of boxes are rounded up to whole cells of %.4g mm; less room is lost if --cell "
             "divides the sides or is smaller",
             1e3 * cell,
-        )
-    finely = _room_needed(fine, sizes, equal, gaps)
-    if finely.min() <= 1 < needed[best]:
-        _LOGGER.warning(
-            "cells of %.4g mm leave no room for all equal parts, because sides and clearances are "
-            "rounded up; --cell %.9gmm does, but the search takes more time",
-            1e3 * cell,
-            1e3 * fine[finely.argmin()],
         )
     return cell
 
@@ -117,10 +130,10 @@ def _equal_parts(parts: Sequence[Part]) -> _Equal:
 
 def _fine_cells(longest: Fraction, equal: _Equal) -> Array:
     """Return cells that divide a side of the floor, then cells that divide sides of equal parts."""
-    cells = [float(longest / count) for count in range(_CELLS.start, _MOST_HINTED + 1)]
+    cells = [float(longest / count) for count in range(_CELLS.start, _FINE_CELLS + 1)]
     sides = {side: None for kind, _ in equal for turned in kind for side in turned}
     for side in (side for side in sides if side <= longest):
-        first, last = (float(side / longest * count) for count in (_CELLS.start, _MOST_HINTED))
+        first, last = (float(side / longest * count) for count in (_CELLS.start, _FINE_CELLS))
         cells += [float(side / count) for count in range(math.ceil(first), int(last) + 1)]
     return np.array(cells)
 

@@ -2,8 +2,8 @@
 
 A candidate is a sequence of parts, each with a pose or with any pose (-1). Decoding puts each part
 in turn at its lowest legal place and leaves out parts without a place. The first candidates sort
-the parts by several keys, the largest first. In one of them, equal parts stand side by side in
-rows: the lowest places of round parts interlock, so fewer may fit. Then a few candidates are
+the parts by several keys, the largest first. In some of them, equal parts stand side by side
+in rows: the lowest places of round parts interlock, so fewer may fit. Then a few candidates are
 improved in turn. Their neighbours (one part earlier, two parts exchanged, or another pose) are
 decoded together, from the state before the first difference on. The best neighbour replaces its
 parent if it is better, or a little worse within a temperature that falls to zero with time
@@ -16,6 +16,7 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +34,8 @@ _ROWS = 8
 """Largest number of candidates that are decoded together."""
 _CHAINS = 2
 """Number of candidates that are improved in turn."""
+_ROWS_SHARE = 0.5
+"""Share of the time after which no more rows of parts in the same pose are tried."""
 _SPREADS = (0.3, 0.6, 1.2)
 """Standard deviations of the logarithmic noise on volumes in the first orders."""
 _SNAPSHOTS = 64
@@ -124,7 +127,7 @@ class OrderSearch:
             return
         try:
             if not self._rows:
-                self._begin(start, deadline)
+                self._begin(deadline)
             for turn in itertools.count():
                 left = (deadline - clock()) / max(1e-9, deadline - start)
                 self._improve(turn % len(self._chains), left * _TEMPERATURE, deadline)
@@ -150,27 +153,39 @@ class OrderSearch:
 
     # ------------------------------------------------------------------ candidates
 
-    def _begin(self, start: float, deadline: float) -> None:
+    def _begin(self, deadline: float) -> None:
         """Decode the first candidates, as many as later batches have."""
-        self._decode_one(self.best.genes)  # the first call loaded the kernels, so time it again
-        duration = clock() - start
-        rows = max(1, min(_ROWS, int(0.1 * (deadline - start) / duration)))
+        # 1. Equal parts in rows.
         extent = self.poses.of_parts(self.poses.catalogue.extent).sort(1).values
+        if len(extent.unique(dim=0)) < self.size:
+            self._try_rows(clock() + _ROWS_SHARE * (deadline - clock()))
+            self._chains[0] = self.best
+        # 2. Other orders of the parts. The kernels are loaded now, so the time can be measured.
+        begin = clock()
+        self._decode_one(self.best.genes, deadline=deadline)
+        rows = max(1, min(_ROWS, int(0.1 * (deadline - begin) / (clock() - begin))))
         keys = [extent.prod(1), extent[:, 2], extent[:, 1] * extent[:, 2]]
         orders = [self._sequence(key) for key in keys[: max(1, rows - 1)]]
         while len(orders) < rows:
             spread = _SPREADS[len(orders) % len(_SPREADS)]
             noise = [math.exp(self._random.gauss(0.0, spread)) for _ in self._volume]
             orders.append(self._sequence(self._volume * torch.tensor(noise)))
-        some_equal = len(extent.unique(dim=0)) < self.size
-        if some_equal and len(self.best.packed) < self.size:
-            self._keep(self._decode_one(self.best.genes, deadline=deadline, in_rows=True))
-            self._chains[0] = self.best
         value = self._decode(orders, deadline=deadline)[0]
         for i in value.argsort(descending=True)[: _CHAINS - 1].tolist():
             self._chains.append(self._decode_one(orders[i], deadline=deadline))
             self._keep(self._chains[-1])
         self._rows = rows
+
+    def _try_rows(self, deadline: float) -> None:
+        """Decode equal parts in rows, in any poses, and then until a deadline all in the same."""
+        genes, count = self.best.genes, self.poses.count.tolist()
+        with suppress(OutOfTimeError):
+            for pose in range(ANY, max(count)):
+                if len(self.best.packed) == self.size:
+                    break
+                turned = [(part, pose % count[part] if pose >= 0 else ANY) for part, _ in genes]
+                until = deadline if pose >= 0 else math.inf
+                self._keep(self._decode_one(turned, deadline=until, in_rows=True))
 
     def _improve(self, which: int, temperature: float, deadline: float) -> None:
         """Replace a chain's candidate by its best neighbour if the neighbour is accepted."""
