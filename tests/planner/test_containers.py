@@ -66,6 +66,12 @@ def test_containers_are_read_from_a_table(name: str, text: str, tmp_path: Path) 
     assert read_containers(str(tmp_path / name)) == [EUR, box]
 
 
+def test_a_container_may_be_called_container(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("container: [6, 2.4, 2.4]\nunit: m\n")
+    one = ContainerType("6x2.4x2.4m", name="container")
+    assert read_containers(str(tmp_path / "c.yaml")) == [one]
+
+
 def test_containers_are_read_from_python() -> None:
     crate = ContainerType((1.2, 0.8, 0.5), number=1)
     small = np.array((1.2, 0.8, 0.5), np.float32)

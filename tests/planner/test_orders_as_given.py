@@ -789,6 +789,7 @@ def test_documents_are_read_as_written(write: Write) -> None:
         ("a: {sides: 3x2x1}\nb: 4\n", "has no option a, b; known: boxes, items, parts, unit"),
         ('[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
         ("Container: [4, 3, 2]\ncam: [1, 2, 3]\n", "'Container' is not the name of a part"),
+        ("truck: [600, 240, 240]\ncrate: [60, 40, 30]\n", "'truck' is not the name of a part"),
         ("x: [1, 2, 3]\ny: [1, 2, 3]\nz: [1, 2, 3]\n", "'x' is not the name of a part"),
         ("cam: {size: 3x2x1}\nconatiner: [4, 3, 2]\n", "has no option cam, conatiner"),
         ("- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),

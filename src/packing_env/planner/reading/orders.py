@@ -81,6 +81,8 @@ _NUMBERS = (*SIDES, "quantity", "group", "number", "cost", "priority", "value", 
 _WHOLE = ("quantity", "number", "priority")
 _HINTS = {"group": " (1 is unloaded first)", "priority": " (1 comes first)"}
 _FLAGS = ("stackable", "no_stacking", "fragile", "upright", "tiltable", "on_like", "turn")
+_VEHICLES = ("container", "containers", "truck", "trailer", "lorry")
+"""Names that are no parts: with three sides they are what the parts are packed into."""
 _DIGITS = re.compile(r"[+-]?\d[\d.,]*(?:['\u2019\u00a0\u202f]\d{3}[\d.,]*)*", re.ASCII)
 _Raw = tuple[str, dict[str, Any], Header]
 """Place, values and columns of an entry."""
@@ -233,7 +235,8 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
     for name, entry in value.items() if named else ():
         word, is_list = plain(str(name)), isinstance(entry, list)
         # {size: {length: 1, ...}} is one part, and {length: [3, 2, 1], ...} are columns.
-        key, known = meaning(word), (*columns.keys, "container", "containers")
+        others = () if "containers" in columns.titles else _VEHICLES
+        key, known = meaning(word), (*columns.keys, *others)
         is_column = is_list and (is_side(key) or key in known)
         if is_column or key == "sides" or name in columns.keys:
             raise OrderError(f"{path}: {name!r} is not the name of a part; write a list of parts")
