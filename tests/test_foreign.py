@@ -217,6 +217,8 @@ def test_another_axis_may_point_up(tmp_path: Path) -> None:
         ('{"a": [1]}', None, "BoxPacker"),
         (own(PLACES["valid"])[:-1] + ', "unit": 5}', None, "unit"),
         ('{"container": {}, "boxes": []}', None, "length"),
+        ('{"container": "12x8x10", "boxes": []}', None, "container must be an object with name"),
+        ('{"container": [12, 8, 10], "boxes": []}', None, "container must be an object with name"),
         (own(PLACES["valid"]).replace("boxes", "unit", 0)[:-1] + ', "size": 3}', None, "size"),
         (own(PLACES["valid"]).replace('"b0"', '"b0", "weihgt": 3'), None, "weihgt"),
         (own(PLACES["valid"]).replace("[0, 0, 4]", "[0, 0]"), None, "three"),

@@ -190,8 +190,10 @@ def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
     return replace(packing, items=tuple(items))
 
 
-def refuse_others(entry: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+def refuse_others(entry: Any, known: Sequence[str], where: str) -> None:
     """Raise ValueError for an unknown key: it may be a limit that nothing would check."""
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{where} must be an object with {', '.join(known)}; got {entry!r:.40}")
     others = [key for key in entry if key not in known]
     if others:
         raise ValueError(
