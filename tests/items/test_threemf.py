@@ -60,12 +60,6 @@ def test_an_id_is_of_its_model_file(package) -> None:
     assert catalogue.volume.tolist() == pytest.approx([14e-6])
 
 
-def test_items_name_model_files_too(package) -> None:
-    own = box_3mf(1, (10, 10, 10))
-    path = package(own, item(1) + item(1, A, "20 0 0") + item(1, B, "0 0 50"))
-    check(path, 1000 + VOLUME_SMALL + VOLUME_LARGE, (50, 20, 60), 3)
-
-
 def test_bodies_that_touch_stay_apart(package) -> None:
     path = package("", item(1, A) + item(1, A, "0 0 10") + item(1, A, "30 0 0"))
     check(path, 3 * VOLUME_SMALL, (60, 20, 20), 3)
@@ -140,7 +134,6 @@ def test_broken_packages_are_named(package, objects: str, items: str, message: s
         (PRODUCTION, True),
         ("http://schemas.microsoft.com/3dmanufacturing/material/2015/02", True),
         ("http://schemas.microsoft.com/3dmanufacturing/beamlattice/2017/02", False),
-        ("http://schemas.microsoft.com/3dmanufacturing/securecontent/2019/04", False),
     ],
 )
 def test_required_extensions(tmp_path: Path, space: str, supported: bool) -> None:

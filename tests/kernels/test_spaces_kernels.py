@@ -44,17 +44,6 @@ def split(spaces: torch.Tensor, box: list[Box], smallest: int, backend: str, pla
     return kernels.split_spaces(spaces, boxes, placed, small, backend=backend)
 
 
-def test_a_box_in_the_middle_leaves_five_in_the_published_order() -> None:
-    found = reference.split(reference.initial((10, 10, 10)), (3, 4, 0, 5, 6, 7), 1)
-    assert found == [
-        (0, 0, 0, 3, 10, 10),
-        (5, 0, 0, 10, 10, 10),
-        (0, 0, 0, 10, 4, 10),
-        (0, 6, 0, 10, 10, 10),
-        (0, 0, 7, 10, 10, 10),
-    ]
-
-
 def test_untouched_spaces_stand_first_and_inscribed_ones_go() -> None:
     """In this example, the second box cuts the first and the third space of the list."""
     one = reference.split(reference.initial((10, 10, 10)), (0, 0, 0, 4, 4, 4), 1)
