@@ -109,12 +109,10 @@ PLURALS = (
         ("SKU,L,W,H,pcs\nmug,12,10,9,6\n", MUG),
         ("description,W,D,H,count\nmug,12,10,9,6\n", MUG),
         ("name,x,y,z,quantity\nmug,12,10,9,6\n", MUG),
-        ("quantity,height,width,length,name\n6,9,10,12,mug\n", MUG),
         ("name,sides,quantity\nmug,12x10x9,6\n", MUG),
         # an article number and a description are one name; equal or empty ones are not repeated
         ("SKU,dx,dy,dz,Description\nA1,12,10,9,mug\n", [("A1 mug", ("12", "10", "9"), 1, "mm")]),
         ("código;nombre;dx;dy;dz;cantidad\nA1;mug;12;10;9;6\n", [("A1 mug", *MUG[0][1:])]),
-        ("SKU,Description,dx,dy,dz,qty\nmug,,12,10,9,6\n", MUG),
         ("SKU,Description,dx,dy,dz,qty\nmug,mug,12,10,9,6\n", MUG),
         # numbers of rows
         ("name,dx,dy,dz,Quantity #\nmug,12,10,9,6\n", MUG),
@@ -147,7 +145,6 @@ PLURALS = (
         ("name,size,qty\nmug,12x10x9 [mm],6\n", MUG),
         ("name,size,qty\nmug,12\u271510 \u2716 9,6\n", MUG),
         # the order of the sides beside their name, or their unit
-        ("name,L*W*H (mm),qty\nmug,12*10*9,6\n", MUG),
         ("Teil;Länge x Breite x Höhe (mm);Stk\nmug;12x10x9;6\n", MUG),
         ("품명;규격(가로*세로*높이, mm);수량\nmug;12x10x9;6\n", MUG),
         ("Item;W x L x H in mm;Qty/pcs\nmug;12x10x9;6\n", MUG),
@@ -160,12 +157,8 @@ PLURALS = (
         # packages of a quantity; pcs/ctn counts what is in one
         *((f"name;dx;dy;dz;{title}\nmug;12;10;9;6\n", MUG) for title in PLURALS),
         ("itemName,lengthMm,widthMm,heightMm,orderQty,UoM\nmug,12,10,9,6,mm\n", MUG),
-        ("name,Dimensions (LxWxH),qty\nmug,12x10x9 mm,6\n", MUG),
-        ("Teil;Maße (L x B x H in mm);Stk\nmug;12x10x9;6\n", MUG),
-        ("item;Size L*W*H (mm);qty\nmug;12*10*9;6\n", MUG),
         ("item;Size in mm (W x D x H);qty\nmug;12x10x9;6\n", MUG),
         ("name,dx,dy,dz,qty,unit\nmug,12 mm,10,9,6,mm\n", MUG),
-        ("name,L (mm),W,H,qty\nmug,12 mm,10,9,6\n", MUG),
         ("name,dx,dy,dz,unit\na,1,2,3,MM\n", [("a", ("1", "2", "3"), 1, "mm")]),
         ("name,dx,dy,dz\na,10in,8in,6in\n", [("a", ("10", "8", "6"), 1, "in")]),
         # units of each side, in a row of their own, and in columns beside the numbers
@@ -198,7 +191,6 @@ PLURALS = (
         ("# my order\n\nname,dx,dy,dz,quantity,,\n\n#old,1,1,1,1\nmug,12,10,9,6,,,\n,,,\n", MUG),
         ("mug,12,10,9,6\n", MUG),
         ("12x10x9,12,10,9,6\n", [("12x10x9", *MUG[0][1:])]),
-        ("mug;12 mm;10 mm;9 mm;6\n", MUG),
         ("mug;12x10x9 mm;6\n", MUG),
         ("40,5x30,2x20;4\n", BOX),
         *(
@@ -317,9 +309,7 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name,dx,dy,dz\nZwischenSumme,1,2,3\n", "line 2: looks like a row of totals"),
         ("name,dx,dx,dz\na,1,2,3\n", "'dx' and 'dx' mean the same"),
         ("length,dx,dy,dz\n1,2,3,4\n", "are not three sides"),
-        ("sku,item,sku,dx,dy,dz\na,b,c,1,2,3\n", "'sku' and 'sku' mean the same"),
         ("length (mm),width (cm),height\n1,2,3\n", "units differ: cm, mm"),
-        ("dx_mm,dy_cm,dz_m,unit\n1,2,3,mm\n", "units differ"),
         ("dx_mm,dy_cm,dz_m\n10in,2,3\n", "dx_mm='10in': the header states mm"),
         ("dx,dy,dz,\n1,2,3,x\n", "4 columns under 3 names"),  # an x may mean anything
         ("dx,dy,dz,qty,\n1,2,3,4,x\n", "5 columns under 4 names"),
@@ -338,12 +328,9 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("name;dx;dy;dz\n", "no parts in it"),
         ("name;dx;dy;dz;weight\na;1.200;800;600;1,5\n", "may be 1.2 or 1200"),
         ('dx,dy,dz\n"1,200",800,600\n', "may be 1.200 or 1200"),
-        ("dx\tdy\tdz\n1.200\t800\t600\n", "may be 1.2 or 1200"),
         ("dx (mm)\tdy\tdz\n1.200\t800\t600\n24.000\t100\t100\n", "may be 1.2 or 1200"),  # a bar
         ("dx;dy;dz\n1.200 mm;800 mm;600 mm\n", "may be 1.2 or 1200"),
         ("sides;weight\n12x8x6;1.500 kg\n", "may be 1.5 or 1500"),
-        ("sides\tqty\n1.200x800x600 mm\t2\n", "may be 1.2 or 1200"),
-        ("sides;qty\n1.200x800,5x600 mm;2\n", "may be 1.2"),
         ("dx,dy,dz\n1 200,800,600\n", "separators of thousands"),
         ("dx,dy,dz\n0.5\u00a0200,800,600\n", "is not a number"),
         # line breaks, tabs and several spaces do not separate thousands
@@ -368,10 +355,8 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("1,2,3,4\n4,5,6\n", "line 2: quantity is empty"),
         ("name;dx;dy;dz;Stk.;kg\nmug;1;2;3;4;5\n;;;;4;20\n", "line 3: looks like a row of totals"),
         ("品名,サイズ,数量\nmug,1x2x3,4\n合計,,4\n", "line 3: looks like a row of totals"),
-        ("dx,dy,dz,quantity\n1,2,3,many\n", "line 2: quantity='many' must be a number"),
         ("No,dx,dy,dz\n6,1,2,3\n2,4,5,6\n", "'No' may count rows or boxes"),
         ("Nr;dx;dy;dz\n40;1;2;3\n", "'Nr' may count rows or boxes"),
-        ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
         *(
             (f"dx,dy,dz,{title}\n1,2,3,40\n", f"line 1: '{title}' is not supported")
             for title in (
@@ -404,7 +389,6 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz\n10 dm,2,3\n", "line 2: dx='10 dm' .* unit='dm' is unknown, .*; use one of m"),
         ("dx,dy,dz,weight\n1,2,3,1 lb 16 oz\n", "line 2: weight='1 lb 16 oz' has 16 oz or more"),
         ("dx,dy,dz,Weight per pallet\n1,2,3,4\n", "'Weight per pallet' is not supported"),
-        ("3M;12;10;9 mm\n", "line 1: no header; write the names of the columns above it"),
         (
             "file,L,W,H\nlid.stl,1,2,3\n",
             "line 2: file='lid.stl' has its own sides; remove L, W, H, or the file if the part is",
@@ -430,7 +414,6 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,Stop\n1,2,3,Oslo\n", "Stop='Oslo' must be a number .1 is unloaded first.: 'O"),
         ("dx,dy,dz,qty\n1,2,3,-\n", "line 2: qty is empty"),
         ("dx,dy,dz,unit\n1 mm,2,3,cm\n", "line 2: give the unit of each side"),
-        ("dx,dy,dz,unit\n1 mm,2 cm,3,cm\n", "line 2: give the unit of each side"),
         ("dx,dy,dz,qty\n1,2,3,Box 12\n", "line 2: qty='Box 12' must be a number"),
         ("dx,dy,dz\n1,n/a,3\n", "line 2: no dy; a box has three sides"),
         ("dx,dy,dz,max_load\n1,2,3,none\n", "line 2: max_load='none' must be a number"),
@@ -455,12 +438,10 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
             "line 2: weight unit='kg': .* states lb",
         ),
         # messages name the columns of the file
-        ("Länge;Breite;Höhe\n1;2;drei\n", "line 2: Höhe='drei' must be a length"),
         ("length,width,height\n1,0,3\n", "line 2: width=0 must be a number, more than 0"),
         ("length,width,height\n1,2,3\n1,,3\n", "line 3: no width; a box has three sides"),
         ("length,width\n1,2\n", "line 1: 'length', 'width': a box has three sides; add height"),
         ("L x B x H;Menge\n1x2x3;viele\n", "line 2: Menge='viele' must be a number"),
-        ("dx,dy,dz,Gewicht\n1,2,3,schwer\n", "line 2: Gewicht='schwer' must be a number"),
         # weights with units
         ("dx,dy,dz,weight\n1,2,3,4 ton\n", "line 2: weight='4 ton': 'ton' may be"),
         *(
@@ -476,7 +457,6 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
             "dx,dy,dz,N.W.,G.W.\n1,2,3,4,5\n1,2,3,4,\n",
             "line 3: G.W. is empty, but not N.W.; give G.W. in all rows",
         ),
-        ("dx,dy,dz,N.W.,G.W.\n1,2,3,4,5\n,,,4,5\n", "line 3: looks like a row of totals"),
         # long runs of one character take no time
         *(
             (f"sides,qty,kg ({run}\n1x2x3,1{run}?,4\n", "'kg .* is not supported")
@@ -495,8 +475,6 @@ def test_a_mark_is_decimal_where_thousands_would_be_too_long(
         ("dx,dy,dz,group\n1,2,3,1.5\n", "line 2: .*group=1.5 must be an integer"),
         # nombre is a name in Spanish, a number in French
         ("dx,dy,dz,Nombre\n1,2,3,4\n", "'Nombre' may mean name or quantity"),
-        ("dx,dy,dz,\n1,2,3,4\n", "4 columns under 3 names"),
-        ("a,9,9,9\nname,dx,dy,dz\nmug,12,10,9\n", "line 2: dx='dx' must be a length"),
         ("dx,dy,dz,Units\n1,2,3,12\n", "line 2: Units='12' is unknown"),
         ("L,W,H\nmm,mm,mm\n40cm,30,20\n", "line 3: .*='40cm': the header states mm"),
         ("name,dx,dy,dz,qty\nmug,12,10,9,6\nPacked by Jim\n", "line 3: 'Packed by Jim' has no"),
