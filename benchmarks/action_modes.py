@@ -103,18 +103,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3)
     args = parser.parse_args()
     with torch.no_grad():
-        found = [times(rows, args.rounds, args.calls) for rows in ROWS]
-        for row in found:
+        timings = [times(rows, args.rounds, args.calls) for rows in ROWS]
+        for row in timings:
             print(row)
-        taken = []
-        for seen in (LEAN, LESS):
-            pair = [memory(2, engine, seen, args.steps) for engine in ("rules", "auto")]
+        memories = []
+        for observation in (LEAN, LESS):
+            pair = [memory(2, engine, observation, args.steps) for engine in ("rules", "auto")]
             print(*pair, sep="\n")
             share = pair[1]["bytes"] / pair[0]["bytes"]
             least = pair[1]["bytes_of_temporaries"] / pair[0]["bytes_of_temporaries"]
-            taken.append({"engines": pair, "share": share, "share_of_temporaries": least})
-            print(f"share {share:.3f}, of temporaries {least:.4f}")
-    write_json(args.out, {**provenance(args), "times": found, "memory": taken})
+            memories.append({"engines": pair, "share": share, "share_of_temporaries": least})
+            print(f"bytes relative to `rules`: {share:.3f}, of temporaries {least:.4f}")
+    write_json(args.out, {**provenance(args), "times": timings, "memory": memories})
 
 
 if __name__ == "__main__":

@@ -56,14 +56,14 @@ def adapted(base: str, history: Path, run: Path, minutes: float) -> dict[str, An
     if not (run / RESULTS).is_file():
         words = ["--history", str(history), "--minutes", str(minutes), "--out", str(run)]
         ended(packing(["adapt", base, *words]))
-    found = runs.read_json(run / RESULTS)
+    results = runs.read_json(run / RESULTS)
     return {
         "saved": (run / "checkpoints").is_dir(),
-        "decisions": found["training"]["frames"],
-        "seconds": found["training"]["seconds"],
-        "held_out": found["num_instances"],
-        "old": found["policies"]["old"]["summary"]["utilization"],
-        "gain_on_held_out": found["paired_difference_in_utilization"]["new - old"],
+        "decisions": results["training"]["frames"],
+        "seconds": results["training"]["seconds"],
+        "held_out": results["num_instances"],
+        "old": results["policies"]["old"]["summary"]["utilization"],
+        "gain_on_held_out": results["paired_difference_in_utilization"]["new - old"],
     }
 
 
@@ -97,7 +97,7 @@ def split(
 
 
 def ended(code: int) -> None:
-    """Stop after a command that failed."""
+    """Exit with the code of a command that failed."""
     if code:
         raise SystemExit(code)
 
@@ -127,8 +127,8 @@ def main() -> None:
     base = train_base(work, args.base_minutes)
     result["splits"] = []
     for seed in range(args.splits):
-        found = split(args, kinds, base, seed, work)
-        result["splits"].append(found)
+        entry = split(args, kinds, base, seed, work)
+        result["splits"].append(entry)
         gains = {
             key: [each[key]["mean"] for each in result["splits"]]
             for key in ("gain_on_held_out", "gain_on_test")
@@ -144,8 +144,8 @@ def main() -> None:
         path = bed_orders.write_shuffled(
             work / f"shuffled{seed}.json", count=args.history, seed=seed
         )
-        found = adapted(RS_125, path, work / f"useless{seed}", args.useless_minutes)
-        result["useless"].append(found)
+        entry = adapted(RS_125, path, work / f"useless{seed}", args.useless_minutes)
+        result["useless"].append(entry)
         result["useless_kept"] = sum(not each["saved"] for each in result["useless"])
         write_json(out, result)
 

@@ -71,15 +71,15 @@ def main() -> None:
         trained(args.experiment, seed, folder, overrides)
         for seed, folder in zip(args.seeds, folders, strict=True)
     ]
-    found = report(args.experiment, runs, folders)
+    result = report(args.experiment, runs, folders)
     out = args.out or f"benchmarks/results/{args.experiment}.json"
     places = [f" --{name} {value}" for name in ("work", "out") if (value := getattr(args, name))]
     args.work = args.out = None  # not part of the result
-    whole = provenance(args) | found
+    whole = provenance(args) | result
     for place in places:
         whole["command"] = whole["command"].replace(place, "")
     write_json(out, whole)
-    for name, value in found["utilization"].items():
+    for name, value in result["utilization"].items():
         print(f"{name} {value['mean']:.4f}")
 
 

@@ -3,13 +3,13 @@
     python benchmarks/agents_grid.py [EXPERIMENT ...] [--seeds 0 1 2] [--scale 0.1] [--work DIR]
 
 A run is one `packing train experiment=learn_...` on one thread, for the number of decisions that
-its file sets. A run takes an hour or two, so all of them take days; `--scale` multiplies these
-numbers and the lengths of the schedules, and the result states the frames. All policies of an
-experiment are evaluated on the same held-out instances. `random_legal` plays them with the same
-number of seeds, and the difference to each heuristic is paired by instance. A complete run with the
-current settings of its experiment is not repeated, and an interrupted one continues from its last
-checkpoint. So the script may be stopped and restarted at any time. Rows of other experiments stay
-in the output.
+the experiment's file sets. A run takes an hour or two, so all of them take days; `--scale`
+multiplies these numbers and the lengths of the schedules, and the result states the frames. All
+policies of an experiment are evaluated on the same held-out instances. `random_legal` plays them
+with the same number of seeds, and the difference to each heuristic is paired by instance. A
+complete run with the current settings of its experiment is not repeated, and an interrupted one
+continues from its last checkpoint. So the script may be stopped and restarted at any time. Rows of
+other experiments stay in the output.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ ELSEWHERE = (
     "learn_meshes", "learn_area_corners", "learn_com_hull", "learn_buffer", "learn_constraints",
     "learn_cube", "learn_cut1", "learn_cut2", "learn_nesting", "learn_paper", "learn_voxels",
 )  # fmt: skip
-"""Experiments with a result file of their own, most by `benchmarks/afterstates.py`."""
+"""Experiments with a result file of their own; `benchmarks/afterstates.py` writes most of them."""
 
 
 def experiments() -> list[str]:
     """Return the experiments that need no files except the checkout."""
-    found = [name for name in groups()["experiment"] if name.startswith("learn_")]
-    return [name for name in found if name not in ELSEWHERE]
+    names = [name for name in groups()["experiment"] if name.startswith("learn_")]
+    return [name for name in names if name not in ELSEWHERE]
 
 
 def play_random(experiment: str, seeds: list[int], count: int) -> list[list[float]]:

@@ -130,13 +130,13 @@ def foreign_configurations(
     usual: dict[str, Any], marker: Path, pickled: Path, chance: random.Random
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield names and configurations: every payload in every section, in random order."""
-    found = [
+    forgeries = [
         (f"{section}: {kind}", {**usual, "name": "os.mkdir", section: payload})
         for section in sorted(usual.keys() - NOT_TAKEN)
         for kind, payload in payloads(usual[section], marker, pickled, chance).items()
     ]
-    chance.shuffle(found)
-    yield from found
+    chance.shuffle(forgeries)
+    yield from forgeries
 
 
 def attack_with_configurations(work: Path, count: int, chance: random.Random) -> dict[str, Any]:

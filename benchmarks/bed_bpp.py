@@ -112,9 +112,9 @@ def offline(load: Load, seconds: float) -> dict[str, Any]:
     low, high = math.ceil(volume / (x * y) / STEP), highest // STEP
     while len(best.items) == len(parts) and low < high:
         middle = (low + high) // 2
-        found = packed(STEP * middle)
-        if len(found.items) == len(parts):
-            best, high = found, middle
+        lower = packed(STEP * middle)
+        if len(lower.items) == len(parts):
+            best, high = lower, middle
         else:
             low = middle + 1
     return result | {LOWEST: judged(best, len(parts))}
@@ -239,7 +239,7 @@ def main() -> None:
             rows[order] = row
             policies[name]["summary"] = summary(list(rows.values()))
             print(name, order, row, flush=True)
-        write_json(args.out, result | {"policies": policies})  # after each, so nothing is lost
+        write_json(args.out, result | {"policies": policies})  # after each order, so none is lost
     if args.splits:
         result["drawn"] = {
             "heuristics": drawn(args.orders, args.splits, args.test), "orders": args.test

@@ -42,7 +42,7 @@ class Judge:
     def values(self, root: TensorDictBase) -> Tensor:
         """Return reward and value of every placement ``[B, A]``, -inf where it is not legal."""
         heightmap, item, offered, mask, packed = (root.get(key) for key in self.policy.in_keys)
-        found = torch.full(mask.shape, -torch.inf)
+        values = torch.full(mask.shape, -torch.inf)
         for row in (mask.any(1) & ~root["done"].squeeze(-1)).nonzero().squeeze(1).tolist():
             part = slice(row, row + 1)
             which = item[part].clamp(min=0)
@@ -59,8 +59,8 @@ class Judge:
                 slot = self.own.slots(places, offered[part])
                 context = self.policy.outlook.waiting(item[part], packed[part].squeeze(-1), slot)
                 reward = self.policy.outlook.rewards(item[part]).gather(1, slot)
-                found[row, places[0]] = reward[0] + self.policy.value(maps, context[0])
-        return found
+                values[row, places[0]] = reward[0] + self.policy.value(maps, context[0])
+        return values
 
     def first(self, root: TensorDictBase, afterstates: Afterstates, value: Tensor) -> Tensor:
         """Return the values of candidates ``[B, K]`` in their order, -inf after the last."""

@@ -2,11 +2,12 @@
 
     python benchmarks/container_loading.py --data br_container_loading.json [--seconds 30]
 
-The container has 587 x 233 x 220 cm, boxes lie on a lattice of 1 cm (`geometry="boxes"`), each type
-has its allowed vertical sides, and there is no stability rule. Heuristics see one box at a time,
-the largest first. They place each box from above and do not move it again. `beam` knows all boxes
-(`packing_env.pack`) and stops after `--seconds` per container; the best known loads come from such
-searches. Every plan is written and checked with the reference program; a violation ends the run.
+The container measures 587 x 233 x 220 cm, boxes lie on a lattice of 1 cm (`geometry="boxes"`), each
+type has its allowed vertical sides, and there is no stability rule. Heuristics see one box at a
+time, the largest first. They place each box from above and do not move it again. `beam` knows all
+boxes (`packing_env.pack`) and stops after `--seconds` per container; the best known loads come from
+such searches. Every plan is written and checked with the reference program; a violation ends the
+run.
 """
 
 from __future__ import annotations
@@ -110,18 +111,18 @@ def main() -> None:
         loads = [load for load in loads if load["name"].split("_")[0] in args.classes]
     start, rows = time.perf_counter(), []
     for load in loads:
-        found = {name: play(args.data, load, name) for name in args.heuristics}
-        found["beam"] = search(load, args.seconds)
+        played = {name: play(args.data, load, name) for name in args.heuristics}
+        played["beam"] = search(load, args.seconds)
         rows.append(
             {
                 "instance": load["name"],
                 "items": load["n_items"],
                 "types": load["n_types"],
                 "best_known": load["best_known_utilisation"],
-                "found": found,
+                "found": played,
             }
         )
-        scores = "  ".join(f"{v['utilization']:.3f}" for v in found.values())
+        scores = "  ".join(f"{v['utilization']:.3f}" for v in played.values())
         print(f"{load['name']:10} best {load['best_known_utilisation']:.3f}  {scores}", flush=True)
     classes: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(row["instance"].split("_")[0] for row in rows):

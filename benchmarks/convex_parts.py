@@ -34,8 +34,8 @@ def main() -> None:
         with patch.object(parts, "_shipped", dict):  # as if the package contained no parts
             convex = parts.convex_parts(solid, mesh.volume, error)
         print(f"{mesh.name}: {len(convex.hulls)} parts, {100 * convex.error:+.2f} % of the volume")
-    kept = [np.load(file) for file in sorted((cache_folder() / "convex").glob("*.npz"))]
-    arrays = {name: part[name] for part in kept for name in part.files}
+    cached = [np.load(file) for file in sorted((cache_folder() / "convex").glob("*.npz"))]
+    arrays = {name: part[name] for part in cached for name in part.files}
     with whole_file(FILE) as draft, draft.open("wb") as stream:
         np.savez_compressed(stream, **arrays)
     print(f"wrote {FILE}: {FILE.stat().st_size} bytes")

@@ -94,10 +94,10 @@ def main() -> int:
     }
     for name, catalogue in (("meshes", meshes), ("meshes, general path", general)):
         same = {"num_envs": args.instances, "seed": args.seed, "draw": "sequential"}
-        found = play(PackingEnv(env.params, catalogue, env.instances, **same))
-        report["seconds"][name] = found["seconds"]
+        other = play(PackingEnv(env.params, catalogue, env.instances, **same))
+        report["seconds"][name] = other["seconds"]
         report["differences"][name] = [
-            key for key in COMPARED if not torch.equal(expected["state"][key], found["state"][key])
+            key for key in COMPARED if not torch.equal(expected["state"][key], other["state"][key])
         ]
     write_json(args.out, report)
     different = unlike + [key for keys in report["differences"].values() for key in keys]

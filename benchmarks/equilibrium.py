@@ -78,8 +78,8 @@ def compare(world: World, cases: int, seed: int) -> dict[str, Any]:
         boxes = torch.zeros(ROWS, CAPACITY, 6, dtype=torch.int32)
         for row, pile in zip(boxes, piles, strict=True):
             row[: len(pile)] = torch.tensor(pile, dtype=torch.int32).view(-1, 6)
-        given = torch.tensor(placed, dtype=torch.int32)
-        lower, z, size = given[..., :2], given[..., 2], given[..., 3:] - given[..., :3]
+        corners = torch.tensor(placed, dtype=torch.int32)
+        lower, z, size = corners[..., :2], corners[..., 2], corners[..., 3:] - corners[..., :3]
         expected = torch.tensor(
             [
                 [reference.is_stable("equilibrium", pile, box) for box in row]
@@ -91,8 +91,8 @@ def compare(world: World, cases: int, seed: int) -> dict[str, Any]:
         counts["stable"] += int((expected & above).sum())
         for backend in differ:
             arguments = (boxes, lower.contiguous(), size.contiguous(), z.contiguous())
-            found = kernels.box_stable(*arguments, "equilibrium", backend=backend)
-            differ[backend] += int((found != expected).sum())
+            verdict = kernels.box_stable(*arguments, "equilibrium", backend=backend)
+            differ[backend] += int((verdict != expected).sum())
     return {"world": world.name, **counts, "differ": differ}
 
 

@@ -49,8 +49,8 @@ class Taught(TensorDictModuleBase):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the search's actions; ``state_value`` is the policy's."""
         action = self.search(tensordict.copy()).get("action")
-        found = self.policy(tensordict)
-        return found.set("action", action).set("explored", torch.zeros_like(found["explored"]))
+        chosen = self.policy(tensordict)
+        return chosen.set("action", action).set("explored", torch.zeros_like(chosen["explored"]))
 
 
 def learn(args: argparse.Namespace, playouts: int) -> tuple[Evaluation, dict[str, Any]]:
@@ -73,8 +73,8 @@ def learn(args: argparse.Namespace, playouts: int) -> tuple[Evaluation, dict[str
     held_out = build_held_out(config)
     policy: Any = load_policy(START, held_out)
     policy.load_state_dict(agent.policy.state_dict())
-    found = evaluate(held_out, policy, args.instances)
-    return found, {"playouts": playouts, "frames": frames, "processor_seconds": spent}
+    evaluation = evaluate(held_out, policy, args.instances)
+    return evaluation, {"playouts": playouts, "frames": frames, "processor_seconds": spent}
 
 
 def main() -> None:

@@ -154,9 +154,9 @@ def play(user: str) -> list[dict[str, Any]]:
         write_package(folder)
         for step in USERS[user]:
             wall, cpu = waited(step, folder)
-            shown = step.command or f"the block with {step.mark}"
+            label = step.command or f"the block with {step.mark}"
             rows.append(
-                {"user": user, "step": step.name, "page": step.page, "program": shown}
+                {"user": user, "step": step.name, "page": step.page, "program": label}
                 | {"wall_seconds": round(wall, 1), "cpu_seconds": round(cpu, 1)}
                 | {"load_average": round(os.getloadavg()[0], 1)}
             )
@@ -170,8 +170,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=USERS, default=list(USERS))
     parser.add_argument("--out", default=str(ROOT / "benchmarks/results/first_hour.json"))
     args = parser.parse_args()
-    kept = json.loads(Path(args.out).read_text())["rows"] if Path(args.out).is_file() else []
-    rows = [row for row in kept if row["user"] not in args.only]
+    old_rows = json.loads(Path(args.out).read_text())["rows"] if Path(args.out).is_file() else []
+    rows = [row for row in old_rows if row["user"] not in args.only]
     for user in args.only:
         rows += play(user)
         write_json(args.out, provenance(args) | {"rows": rows})

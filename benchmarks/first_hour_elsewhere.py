@@ -102,8 +102,8 @@ def versions(python: str) -> dict[str, str]:
         "v = {d.metadata['Name'].lower(): d.version for d in m.distributions()}\n"
         f"print(json.dumps({{p: v[p] for p in {PACKAGES} if p in v}}))"
     )
-    found = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
-    return dict(json.loads(found.stdout))
+    completed = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    return dict(json.loads(completed.stdout))
 
 
 def main() -> None:

@@ -40,27 +40,27 @@ def main() -> None:
     args = parser.parse_args()
     ground = "cells" if args.of == "cuboids" else "heights"
     out = args.out or OUT.format(args.of)
-    found: dict[str, Any] = {"cases": 0, "differing": [], "episodes_ended": 0, "refused": 0}
-    found["parts"] = []
+    counts: dict[str, Any] = {"cases": 0, "differing": [], "episodes_ended": 0, "refused": 0}
+    counts["parts"] = []
     if args.resume:
         before = json.loads(Path(out).read_text())
-        found |= {key: before[key] for key in found if key in before}
-    report, start, first = provenance(args), time.perf_counter(), found["cases"]
-    parts = found["parts"]
+        counts |= {key: before[key] for key in counts if key in before}
+    report, start, first = provenance(args), time.perf_counter(), counts["cases"]
+    parts = counts["parts"]
     for seed in range(first, args.cases):
         try:
             engines, refused = tests.feasible(ground, seed)
-            found["refused"] += refused
-            found["episodes_ended"] += tests.ended(engines, seed)
+            counts["refused"] += refused
+            counts["episodes_ended"] += tests.ended(engines, seed)
         except AssertionError:
-            found["differing"].append(seed)
-        found["cases"] = seed + 1
-        if found["cases"] % 5 and found["cases"] < args.cases:
+            counts["differing"].append(seed)
+        counts["cases"] = seed + 1
+        if counts["cases"] % 5 and counts["cases"] < args.cases:
             continue
-        part = {"revision": report["revision"], "first": first, "cases": found["cases"] - first}
+        part = {"revision": report["revision"], "first": first, "cases": counts["cases"] - first}
         part["seconds"] = round(time.perf_counter() - start)
-        write_json(out, {**report, **found, "parts": [*parts, part]})
-    differing, episodes = len(found["differing"]), found["episodes_ended"]
+        write_json(out, {**report, **counts, "parts": [*parts, part]})
+    differing, episodes = len(counts["differing"]), counts["episodes_ended"]
     print(f"{args.cases} cases, {differing} differ, {episodes} episodes ended")
 
 

@@ -45,7 +45,7 @@ VARIANTS = (("compiled", None), ("rules", "numba"), ("rules", "eager"))
 MAP_GENERATORS = ("lowest_z", "corner_points", "level_set_vertices", "all_placements")
 """Candidate generators that support items of any shape."""
 ROWS = {"irregular_paper": 4, "sls_nesting": 8, "cuboid_offline": 8}
-"""Rows per preset; 16 in the others."""
+"""Rows of these presets; the other presets have 16."""
 OPTIONS: dict[str, dict[str, Any]] = {"nesting": {"cell": 0.01}}
 """Coarser presets for the reference, which tries every place of a part, voxel by voxel."""
 
@@ -104,7 +104,7 @@ def advance(
 ) -> TensorDictBase:
     """Step all environments with the first one's action, compare them; return ``next``.
 
-    ``judge`` receives ``next`` of the first one before it is reset.
+    ``judge`` receives ``next`` of the first environment before its rows are reset.
     """
     first = variants[0]
     actions = first.root.select(*first.env.takes)

@@ -46,13 +46,13 @@ def check(plan: Plan, order: Order, folder: Path) -> str:
     left = Counter[str]()
     for rest in plan.left:
         left[_base(rest.name)] += rest.quantity
-    asked = Counter[str]()
+    quantities = Counter[str]()
     for part in order["parts"]:
-        asked[_base(part.label)] += part.quantity
+        quantities[_base(part.label)] += part.quantity
     if plan.copies is not None:
         alone = len(order["parts"]) == 1
-        asked = Counter({k: plan.copies * (1 if alone else n) for k, n in asked.items()})
-    for name, number in asked.items():
+        quantities = Counter({k: plan.copies * (1 if alone else n) for k, n in quantities.items()})
+    for name, number in quantities.items():
         if count[name] + left[name] != number:
             return f"{name}: {count[name]} packed and {left[name]} left of {number}"
     for number, packing in enumerate(plan.containers):

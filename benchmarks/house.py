@@ -62,10 +62,10 @@ class Work:
 
 def digest_of(tensors: Iterable[torch.Tensor]) -> str:
     """Return a hash of the bits of some tensors."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for tensor in tensors:
-        found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def steps(task: str, rows: int, count: int, **overrides: Any) -> Work:
@@ -122,9 +122,9 @@ def training(frames: int, *options: str) -> Work:
 
     def results() -> str:
         logged = json.loads((folder / "run" / "results.json").read_text())["training"]["last"]
-        kept = {key: logged[key] for key in ("return", "utilization", "loss") if key in logged}
+        columns = {key: logged[key] for key in ("return", "utilization", "loss") if key in logged}
         reset()
-        return json.dumps(kept, sort_keys=True)
+        return json.dumps(columns, sort_keys=True)
 
     def run() -> None:
         main(words)
@@ -163,18 +163,20 @@ def drop_height(rows: int, cells: int, stride: int, sides: tuple[int, int, int])
 
 def cases(data: Path | None) -> dict[str, Callable[[], Work]]:
     """Return the cases by name."""
-    found: dict[str, Callable[[], Work]] = {}
+    all_cases: dict[str, Callable[[], Work]] = {}
     for rows in (1024, 4096):
         for rule in ("none", "center_hull"):
             name = f"cuboid_online {rule} B={rows}"
-            found[name] = partial(steps, "cuboid_online", rows, 32, stability=rule)
+            all_cases[name] = partial(steps, "cuboid_online", rows, 32, stability=rule)
     for task in ("irregular", "irregular_com_hull"):
         for rows, count in ((1, 64), (64, 24), (256, 8)):
-            found[f"{task} B={rows}"] = partial(steps, task, rows, count)
+            all_cases[f"{task} B={rows}"] = partial(steps, task, rows, count)
     for rule in ("none", "com_hull"):
         meshes = {"num_visible": 1, "stability": rule, "pool_size": 64}
         meshes["items"] = household_or_meshes(data)
-        found[f"meshes 200 x 200 {rule} B=4"] = partial(steps, "irregular_paper", 4, 12, **meshes)
+        all_cases[f"meshes 200 x 200 {rule} B=4"] = partial(
+            steps, "irregular_paper", 4, 12, **meshes
+        )
     runs = {
         "dqn": "replay.capacity=10000",
         "ppo": "replay.horizon=16",
@@ -182,10 +184,10 @@ def cases(data: Path | None) -> dict[str, Callable[[], Work]]:
     }
     for agent, replay in runs.items():
         options = (f"agent={agent}", "env=cuboid_online", "env.num_envs=64", replay)
-        found[f"training {agent}"] = partial(training, 8192, *options)
-    found["kernel A"] = partial(drop_height, 1, 200, 4, (36, 40, 44))
-    found["kernel B"] = partial(drop_height, 64, 64, 1, (10, 12, 14))
-    return found
+        all_cases[f"training {agent}"] = partial(training, 8192, *options)
+    all_cases["kernel A"] = partial(drop_height, 1, 200, 4, (36, 40, 44))
+    all_cases["kernel B"] = partial(drop_height, 64, 64, 1, (10, 12, 14))
+    return all_cases
 
 
 # ------------------------------------------------------------------------------------ the workers
@@ -263,8 +265,8 @@ class Worker:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"calls": calls, "samples": samples}) + "\n")
         self.process.stdin.flush()
-        found: list[float] = self._answer()
-        return found
+        timings: list[float] = self._answer()
+        return timings
 
     def close(self) -> None:
         """End the process."""
@@ -303,8 +305,8 @@ def compare(trees: dict[str, Path], name: str, args: argparse.Namespace) -> dict
 
 def quartiles(values: list[float]) -> list[float]:
     """Return the first and the third quartile, linear between samples."""
-    found = torch.tensor(values, dtype=torch.float64)
-    return [float(found.quantile(share)) for share in (0.25, 0.75)]
+    ordered = torch.tensor(values, dtype=torch.float64)
+    return [float(ordered.quantile(share)) for share in (0.25, 0.75)]
 
 
 def data_folder(given: Path | None) -> Path | None:
@@ -348,17 +350,17 @@ def main() -> int:
     report: dict[str, Any] = {}
     load = os.getloadavg()
     for name in args.cases:
-        found = report[name] = compare(trees, name, args)
-        low, high = found["ratio_range"]
+        result = report[name] = compare(trees, name, args)
+        low, high = result["ratio_range"]
         print(
-            f"{name:32} {found['before_ms']:9.4f} -> {found['after_ms']:9.4f} ms  "
-            f"x {found['ratio']:.3f} ({low:.3f} .. {high:.3f})"
-            f"{'' if found['same_results'] else '  DIFFERENT RESULTS'}",
+            f"{name:32} {result['before_ms']:9.4f} -> {result['after_ms']:9.4f} ms  "
+            f"x {result['ratio']:.3f} ({low:.3f} .. {high:.3f})"
+            f"{'' if result['same_results'] else '  DIFFERENT RESULTS'}",
             flush=True,
         )
         loads = {"load_before_and_after": [load, os.getloadavg()]}
         write_json(args.out, head | loads | {"cases": report})
-    return 0 if all(found["same_results"] for found in report.values()) else 1
+    return 0 if all(result["same_results"] for result in report.values()) else 1
 
 
 if __name__ == "__main__":

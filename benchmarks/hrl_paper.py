@@ -71,9 +71,9 @@ def main() -> None:
     folder = Path(args.run)
     results = folder / "results.json"
     if results.is_file():
-        found = json.loads(results.read_text(encoding="utf-8"))
-        report["training"] = found["training"]
-        report["policies"] = {k: v["summary"] for k, v in found["policies"].items()}
+        result = json.loads(results.read_text(encoding="utf-8"))
+        report["training"] = result["training"]
+        report["policies"] = {k: v["summary"] for k, v in result["policies"].items()}
     report |= {"overrides": overrides, "finished": results.is_file(), "curve": curve(folder)}
     write_json(args.out, report)
 

@@ -143,7 +143,7 @@ def checked(packing: Packing, sides: np.ndarray) -> np.ndarray:
         report = check_plan(file)
     if not report.holds:
         raise RuntimeError(f"refused: {report.violation}")
-    # 2. The boxes are some of the load, unturned and in whole millimetres.
+    # 2. The boxes belong to the load, are not turned, and lie at whole millimetres.
     corners = [
         (item.to_world(np.zeros(3)), item.to_world(np.array(item.extent))) for item in packing.items
     ]

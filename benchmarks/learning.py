@@ -67,16 +67,16 @@ def trained(experiment: str, seed: int, folder: Path, overrides: list[str]) -> d
     now = leaves(OmegaConf.to_container(config, resolve=True))
     resume = []
     if (folder / "config.yaml").is_file() and same_settings(now, folder):
-        found: dict[str, Any] = json.loads(done.read_text("utf-8")) if done.is_file() else {}
-        if "policies" in found:
-            return found
+        results: dict[str, Any] = json.loads(done.read_text("utf-8")) if done.is_file() else {}
+        if "policies" in results:
+            return results
         resume = [f"resume={folder}"] if any(checkpoints.glob("*")) else []
     if not resume:
         shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    found = train(experiment, seed, folder, [*overrides, *resume])
+    results = train(experiment, seed, folder, [*overrides, *resume])
     write_json(str(folder / "origin.json"), {"revision": provenance()["revision"]})
-    return found
+    return results
 
 
 def same_settings(now: dict[str, Any], folder: Path) -> bool:
@@ -109,8 +109,8 @@ def train(experiment: str, seed: int, folder: Path, overrides: list[str]) -> dic
     ]
     print(" ".join(command[1:]), flush=True)
     subprocess.run(command, check=True)
-    found: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    return found
+    results: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return results
 
 
 def half_width(per_seed: list[float]) -> float:
@@ -137,7 +137,7 @@ def utilization_of_random(env: PackingEnv, seeds: list[int], count: int) -> list
     """Return the utilization of `random_legal` on `count` instances, by seed."""
     policy = heuristics.build("random_legal", env)
     played = [evaluate(env, policy, count, seed=seed) for seed in seeds]
-    return [found.metrics["utilization"].tolist() for found in played]
+    return [evaluation.metrics["utilization"].tolist() for evaluation in played]
 
 
 def other_policies(run: dict[str, Any], agent: str) -> dict[str, Any]:
@@ -150,13 +150,13 @@ def other_policies(run: dict[str, Any], agent: str) -> dict[str, Any]:
 
 
 def difference(learned: dict[str, Any], random_legal: dict[str, Any]) -> dict[str, Any]:
-    """Compare two summaries: the agent beats random if it gains more than both half-widths."""
-    found = learned["mean"] - random_legal["mean"]
+    """Compare two summaries; the agent beats random if it leads by the sum of the half-widths."""
+    lead = learned["mean"] - random_legal["mean"]
     margin = learned["half_width_over_seeds"] + random_legal["half_width_over_seeds"]
     return {
-        "difference": found,
+        "difference": lead,
         "sum_of_half_widths": margin,
-        "beats_random_legal": found > margin,
+        "beats_random_legal": lead > margin,
     }
 
 

@@ -41,7 +41,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
 OF_BOXES: dict[str, dict[str, Any]] = {"layers": {"layers": None}, "on_like": {"on_like": False}}
 """Constraints that only boxes state, each with the handling that switches it off."""
 MOST_JUDGED = 300
-"""Largest number of free places that are judged per box; of more, a random sample is judged."""
+"""Largest number of free places judged per box; if there are more, a random sample is judged."""
 
 
 @dataclass(frozen=True)
@@ -171,14 +171,14 @@ class Finished:
     ) -> np.ndarray:
         """Return a mask ``[X, Y]`` of places with room, a way in, and nothing on top of the box."""
         beside = (boxes[:, 5] > z) & (boxes[:, 2] < z + sides[2])
-        taken = _meets(boxes[beside], x, y, sides, self.rules.clearance)
+        blocked = _meets(boxes[beside], x, y, sides, self.rules.clearance)
         if self.rules.door == "top":
-            return ~(taken | _meets(boxes[boxes[:, 2] >= z + sides[2]], x, y, sides, 0))
-        taken |= _meets(boxes[boxes[:, 2] == z + sides[2]], x, y, sides, 0)
+            return ~(blocked | _meets(boxes[boxes[:, 2] >= z + sides[2]], x, y, sides, 0))
+        blocked |= _meets(boxes[boxes[:, 2] == z + sides[2]], x, y, sides, 0)
         axis = 0 if self.rules.door == "rear" else 1
         long = list(sides)
         long[axis] = self.container[axis]
-        return ~(taken | _meets(boxes[beside], x, y, long, 0))
+        return ~(blocked | _meets(boxes[beside], x, y, long, 0))
 
     def judge(
         self, name: str, handling: Handling, places: np.ndarray, random: np.random.Generator

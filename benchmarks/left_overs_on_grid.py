@@ -40,10 +40,10 @@ class Grid:
     """
 
     def __init__(self, order: Mapping[str, Any]) -> None:
-        given = {k: v for k, v in order.items() if k in Constraints.__dataclass_fields__}
+        constraints = {k: v for k, v in order.items() if k in Constraints.__dataclass_fields__}
         parts = [part for part in order["parts"] if not is_too_small(part)]
         (size,) = read_containers(order["container"])
-        rules = constraints_of(order["parts"], [size], given)
+        rules = constraints_of(order["parts"], [size], constraints)
         cell, stability = order["cell"], order["stability"]
         task: dict[str, Any] = {"stability": stability}
         if stability == STANDS:
@@ -66,9 +66,9 @@ class Grid:
 
         Args:
             name: Name of the part.
-            on_cells: True compares whole cells, False the container of the user.
-            faces: False allows every face up.
-            turn: False allows turns about z.
+            on_cells: Whether to compare whole cells, instead of lengths in the user's container.
+            faces: Whether to heed which faces may be up.
+            turn: Whether to heed that turns about z may be forbidden.
         """
         part = self._names.index(name)
         container, params = self.poses.container, self.poses.params

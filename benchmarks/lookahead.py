@@ -101,13 +101,13 @@ def main() -> None:
             num_candidates=args.candidates,
             budget=Budget(ms=ms),
         )
-        found = evaluate(env, search, count, keep=count)
-        entry = {"ms": ms, **summary(found), "sound_plans": count_sound(found, env)}
-        entry["minus_base"] = vars(paired_difference(found, first(alone, count)))
-        entry["minus_rule"] = vars(paired_difference(found, first(by_rule, count)))
+        searched = evaluate(env, search, count, keep=count)
+        entry = {"ms": ms, **summary(searched), "sound_plans": count_sound(searched, env)}
+        entry["minus_base"] = vars(paired_difference(searched, first(alone, count)))
+        entry["minus_rule"] = vars(paired_difference(searched, first(by_rule, count)))
         result["search"].append(entry)
         write_json(out, result)
-        print(f"{ms:g} ms: {found.estimate('utilization')} on {count} instances", flush=True)
+        print(f"{ms:g} ms: {searched.estimate('utilization')} on {count} instances", flush=True)
 
 
 def summary(found: Evaluation) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Watched(LowestPlacement):
         start = time.thread_time()
         found = super().find(state)
         self.milliseconds.append(1e3 * (time.thread_time() - start))
-        # Maps visit all placements. They replace the search, entirely or in rows where it gave up.
+        # Maps visit all placements. They replace the whole search, or the rows in which it gave up.
         params = self.params
         every = params.num_visible * num_orientations(self.catalogue) * math.prod(params.lattice)
         visited = torch.tensor([[every, every, 0]]) if found.examined is None else found.examined

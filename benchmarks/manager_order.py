@@ -88,8 +88,8 @@ def main() -> None:
     args, overrides = read_arguments(parser)
     runs = [compare(seed, args, overrides) for seed in args.seeds]
     for run in runs:
-        found = run["manager_minus_largest_first"]["utilization"]
-        print(f"seed {run['seed']}: {found['mean']:+.4f}±{found['half_width']:.4f} utilization")
+        gain = run["manager_minus_largest_first"]["utilization"]
+        print(f"seed {run['seed']}: {gain['mean']:+.4f}±{gain['half_width']:.4f} utilization")
     args.work = None  # the location of the runs is not part of the result
     report = {
         "experiment": EXPERIMENT,

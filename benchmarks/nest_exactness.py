@@ -93,11 +93,11 @@ class Solid:
 
 def distance(one: Solid, others: Sequence[Solid]) -> float:
     """Return the smallest distance of a solid to others; 0 if their surfaces meet."""
-    found = np.inf
+    smallest = np.inf
     for other in others:
         result = fcl.DistanceResult()
-        found = min(found, max(0.0, fcl.distance(one.body, other.body, result=result)))
-    return found
+        smallest = min(smallest, max(0.0, fcl.distance(one.body, other.body, result=result)))
+    return smallest
 
 
 def way(name: str) -> np.ndarray:

@@ -291,7 +291,7 @@ def main() -> None:
 
 
 def known_rows(out: Path, args: argparse.Namespace) -> list[Row]:
-    """Return the rows of a file whose searches had the same time, each with its revision."""
+    """Return the rows of a file with their revisions, if its searches had as much time."""
     if args.fresh or not out.exists():
         return []
     before = json.loads(out.read_text())

@@ -52,7 +52,7 @@ def packed(folder: Path, container: str, seconds: float, **options: Any) -> dict
     for report in reports:
         if not report.holds:
             raise RuntimeError(f"the plan does not hold: {report.violation}")
-    found = plan.containers[0]
+    first = plan.containers[0]
     return {
         "utilization": plan.utilization,
         "parts": plan.num_packed,
@@ -61,8 +61,8 @@ def packed(folder: Path, container: str, seconds: float, **options: Any) -> dict
         "packings_compared": plan.tried,
         "search_seconds": plan.seconds,
         "wall_seconds": wall,
-        "names": [item.name for item in found.items],
-        **simulated(found),
+        "names": [item.name for item in first.items],
+        **simulated(first),
     }
 
 
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     parser.add_argument("--out", default="benchmarks/results/own_parts.json")
     args = parser.parse_args()
-    found = {rule: by_rule(args, rule) for rule in args.rules}
+    by_rules = {rule: by_rule(args, rule) for rule in args.rules}
     head = provenance()
     head["command"] = (
         f"python benchmarks/own_parts.py --data DIR --container {args.container} "
@@ -113,7 +113,7 @@ def main() -> None:
         f"--seconds {args.seconds:g} --seeds {' '.join(map(str, args.seeds))}"
     )
     head["package"] = "the installed wheel" if "site-packages" in pe.__file__ else "the checkout"
-    write_json(args.out, head | found)
+    write_json(args.out, head | by_rules)
 
 
 if __name__ == "__main__":

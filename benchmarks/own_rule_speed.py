@@ -28,15 +28,15 @@ EARLY, LATE = "own rule, compiled", "own rule, torch"
 def environments(rows: int) -> dict[str, PackingEnv]:
     """Return an environment per rule; rules that come after the first step are not compiled."""
     formula = stability_rules.RULES[FORMULA]
-    made: dict[str, PackingEnv] = {}
+    envs: dict[str, PackingEnv] = {}
     for name, rule in (("built-in rule", FORMULA), (EARLY, "early"), (LATE, "late")):
         if rule == "late":
             stability.register(rule, formula)
-        made[name] = make_env(
+        envs[name] = make_env(
             "cuboid_online", num_envs=rows, seed=0, stability=rule, stability_metric=rule
         )
-        seconds(made[name], 1)
-    return made
+        seconds(envs[name], 1)
+    return envs
 
 
 def seconds(env: PackingEnv, steps: int) -> float:
@@ -64,9 +64,9 @@ def main() -> None:
     spent: dict[str, list[float]] = {name: [] for name in envs}
     for repeat in range(-1, args.repeats):  # the first is not timed
         for name, env in envs.items():
-            taken = seconds(env, args.steps)
+            cpu_seconds = seconds(env, args.steps)
             if repeat >= 0:
-                spent[name].append(taken)
+                spent[name].append(cpu_seconds)
     base = spent["built-in rule"]
     results = {}
     for name, times in spent.items():

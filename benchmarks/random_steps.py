@@ -42,8 +42,8 @@ INTERVALS = 50
 
 def legal(batch: TensorDictBase) -> int:
     """Return how many actions of a batch their masks allow."""
-    taken = batch["action_mask"].gather(-1, batch["action"][..., None])
-    return int(taken.sum())
+    allowed = batch["action_mask"].gather(-1, batch["action"][..., None])
+    return int(allowed.sum())
 
 
 def counted(batch: TensorDictBase) -> int:

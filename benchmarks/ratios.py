@@ -87,9 +87,9 @@ def step_seconds(rows: int) -> float:
 
 def measure() -> dict[str, float]:
     """Return every ratio by its name."""
-    found = {name: kernel_ratio(*case) for name, case in KERNELS.items()}
+    ratios = {name: kernel_ratio(*case) for name, case in KERNELS.items()}
     plain = reference_seconds()
-    return found | {name: plain / step_seconds(rows) for name, rows in STEPS.items()}
+    return ratios | {name: plain / step_seconds(rows) for name, rows in STEPS.items()}
 
 
 def fallen(found: Mapping[str, float], committed: Mapping[str, float]) -> list[str]:
@@ -110,18 +110,18 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
     args = parser.parse_args()
     load, start = os.getloadavg(), time.perf_counter()
-    found = measure()
-    for name, ratio in found.items():
+    measured = measure()
+    for name, ratio in measured.items():
         print(f"{name}: {ratio:.4g} x NumPy")
     if args.write:
         from provenance import provenance, write_json
 
-        write_json(str(FILE), provenance(args) | {"load_before": load, "ratios": found})
+        write_json(str(FILE), provenance(args) | {"load_before": load, "ratios": measured})
         return
     committed = json.loads(FILE.read_text(encoding="utf-8"))["ratios"]
-    for line in fallen(found, committed):
+    for line in fallen(measured, committed):
         print(f"warning: {line}")
-    print(f"{len(found)} ratios in {time.perf_counter() - start:.0f} s")
+    print(f"{len(measured)} ratios in {time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ def logged_frames(folder: Path) -> int:
     if not path.is_file():
         return 0
     with path.open(newline="", encoding="utf-8") as file:
-        found = [row["frames"] for row in csv.DictReader(file)]
-    return int(found[-1]) if found and (found[-1] or "").isdigit() else 0
+        frames = [row["frames"] for row in csv.DictReader(file)]
+    return int(frames[-1]) if frames and (frames[-1] or "").isdigit() else 0
 
 
 def children(pid: int) -> list[int]:
@@ -93,12 +93,12 @@ def trial(folder: Path, ranks: int, dice: random.Random) -> dict[str, Any]:
 
 def states(folder: Path, ranks: int) -> list[Any]:
     """Return the final state of every process, without clocks."""
-    found = []
+    final = []
     for rank in range(ranks):
         state = checkpoint.load(folder, rank=rank).state
         del state["counters"]["elapsed"], state["waiting"]["logged"]
-        found.append(state)
-    return found
+        final.append(state)
+    return final
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -130,10 +130,10 @@ def main() -> None:
         sys.exit(f"the undisturbed job failed: see {work / 'undisturbed.log'}")
     wanted, trials = states(work / "undisturbed", args.ranks), []
     for number in range(args.trials):
-        found = trial(work / f"trial-{number}", args.ranks, dice)
-        found["as_undisturbed"] = equal(states(work / f"trial-{number}", args.ranks), wanted)
-        print(number, found, flush=True)
-        trials.append(found)
+        outcome = trial(work / f"trial-{number}", args.ranks, dice)
+        outcome["as_undisturbed"] = equal(states(work / f"trial-{number}", args.ranks), wanted)
+        print(number, outcome, flush=True)
+        trials.append(outcome)
         report = {
             **provenance(),
             "ranks": args.ranks,

@@ -106,8 +106,8 @@ def main() -> None:
         print(f"{name}: {higher} - {lower} {difference}")
         pair = {"heuristic": name, "lower": lower, "higher": higher}
         pairs.append(pair | {"difference": vars(difference)})
-    found = [numbers for numbers, _ in cells.values()]
-    write_json(args.out, provenance(args) | {"cells": found, "pairs": pairs})
+    table = [numbers for numbers, _ in cells.values()]
+    write_json(args.out, provenance(args) | {"cells": table, "pairs": pairs})
 
 
 if __name__ == "__main__":

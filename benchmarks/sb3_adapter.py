@@ -37,8 +37,8 @@ def build(kind: str, task: str, rows: int) -> VecEnv:
     else:
 
         def single() -> Any:
-            made = PackingGymEnv(task, seed=0, observation="flat")
-            return FilterObservation(made, ["observation"])
+            task_env = PackingGymEnv(task, seed=0, observation="flat")
+            return FilterObservation(task_env, ["observation"])
 
         env = DummyVecEnv([single for _ in range(rows)])
     env.seed(0)
@@ -75,8 +75,8 @@ def measure(kind: str, task: str, rows: int, frames: int) -> dict[str, Any]:
         POLICIES[kind], env, n_steps=batch, batch_size=256, n_epochs=2, seed=0, device="cpu"
     )
     agent.learn(batch * rows)
-    wanted = frames // (batch * rows) * batch * rows
-    learned = rate(wanted, lambda: agent.learn(wanted, reset_num_timesteps=False))
+    total = frames // (batch * rows) * batch * rows
+    learned = rate(total, lambda: agent.learn(total, reset_num_timesteps=False))
     return {
         "frames_per_cpu_second": steps,
         "training_frames_per_cpu_second": learned,

@@ -217,7 +217,7 @@ def compared(report: dict[str, Any]) -> list[dict[str, Any]]:
     rows = report["rows"]
     cores = report.get("machine", report)["cores"]  # at the top of the file in older files
     (alone,) = [row for row in rows if row["ranks"] == 1]
-    found = []
+    comparisons = []
     for row in rows:
         n = row["ranks"]
         latency, bandwidth = fitted(row) if n > 1 else (0.0, 1.0)
@@ -225,7 +225,7 @@ def compared(report: dict[str, Any]) -> list[dict[str, Any]]:
         messages = ring(n, row["message_bytes"], latency, bandwidth)
         messages += ring(n, 16, latency, bandwidth)  # moments of the advantages
         predicted = alone["seconds_per_update"] * max(1.0, n / cores) + steps * messages
-        found.append(
+        comparisons.append(
             {
                 "ranks": n,
                 "predicted_seconds_per_update": predicted,
@@ -237,7 +237,7 @@ def compared(report: dict[str, Any]) -> list[dict[str, Any]]:
                 "message_bytes_per_update": steps * row["message_bytes"],
             }
         )
-    return found
+    return comparisons
 
 
 def memory() -> list[dict[str, Any]]:
@@ -246,7 +246,7 @@ def memory() -> list[dict[str, Any]]:
     from agents.config.compose import compose
     from packing_env.memory import num_bytes
 
-    found = []
+    presets = []
     for task, name in TASKS.items():
         options = [f"env={task}", f"agent={name}", "env.num_envs=2", "replay.capacity=2"]
         config = compose("train", options)
@@ -255,7 +255,7 @@ def memory() -> list[dict[str, Any]]:
         each = build_replay(config, env, build_agent(config, env)).bytes_per_transition
         row = num_bytes(env.get_state().values(True, True)) // 2
         rows = int(ROW_BYTES / row)
-        found.append(
+        presets.append(
             {
                 "task": task,
                 "bytes_per_row": row,
@@ -266,7 +266,7 @@ def memory() -> list[dict[str, Any]]:
                 "transitions": {n: n * int(REPLAY_BYTES / each) for n in (8, 64, 1024)},
             }
         )
-    return found
+    return presets
 
 
 def model(args: argparse.Namespace) -> None:

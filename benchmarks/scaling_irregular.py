@@ -87,9 +87,9 @@ def main() -> None:
     args = parser.parse_args()
     report: dict[str, Any] = provenance(args) | {"load_before": os.getloadavg()}
     for name, options in OBSERVATIONS.items():
-        found = {rows: measure(rows, options) for rows in ROWS}
-        rates = [found[rows]["decisions_per_cpu_second"] for rows in (ROWS[0], ROWS[-1])]
-        report[name] = {"rows": found, "model": fit(found), "scaling": rates[1] / rates[0]}
+        measured = {rows: measure(rows, options) for rows in ROWS}
+        rates = [measured[rows]["decisions_per_cpu_second"] for rows in (ROWS[0], ROWS[-1])]
+        report[name] = {"rows": measured, "model": fit(measured), "scaling": rates[1] / rates[0]}
         print(name, report[name], flush=True)
     write_json(args.out, report)
 

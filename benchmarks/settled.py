@@ -83,8 +83,8 @@ class Solids:
         solid = solid_of(item, Path())
         points = solid.vertices @ item.rotation.T + item.translation
         mesh = manifold.Mesh64(points, solid.faces.astype(np.uint64))
-        found = manifold.Manifold(mesh)
-        return found if found.status() == manifold.Error.NoError else None
+        body = manifold.Manifold(mesh)
+        return body if body.status() == manifold.Error.NoError else None
 
     def shared(self, order: int, down: float) -> tuple[float, float]:
         """Move an item down; return the volume (m^3) and depth (m) shared with earlier items.

@@ -63,7 +63,7 @@ def _disc(radius: Length, x: Length = 0.0, y: Length = 0.0, sides: int = 16) -> 
 
 
 def _quartered(side: Outline) -> Outline:
-    """Make an outline from its right or lower side, by three quarter turns."""
+    """Make an outline from one side (the right or the lower) and its three quarter turns."""
     x, y = side.T
     return np.vstack([side, *(np.stack(p, 1) for p in ((-y, x), (-x, -y), (y, -x)))])
 

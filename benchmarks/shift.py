@@ -55,15 +55,15 @@ def played(run: Path, law: list[str]) -> dict[str, Any]:
 def compare(low: int, high: int, args: argparse.Namespace) -> dict[str, Any]:
     """Train and play on one range of sides."""
     law, work = settings(low, high, args.instances), args.work / f"sides_{low}_{high}"
-    found = played(work / "unchanged", law)["policies"]
+    by_policy = played(work / "unchanged", law)["policies"]
     frames = [f"trainer.frames={args.frames}", f"agent.lr_frames={args.frames}"]
     further = [f"warm_start.checkpoint={BASE}", f"agent.lr={FINE_TUNING}"]
-    policies = {"unchanged": found["afterstate"]}
+    policies = {"unchanged": by_policy["afterstate"]}
     for name, own in (("further", further), ("anew", [])) if args.frames else ():
         run = trained(EXPERIMENT, 0, work / name, [*law, *frames, *own])
         policies[name] = run["policies"]["afterstate"]
-    best = max(HEURISTICS, key=lambda name: found[name]["summary"]["utilization"]["mean"])
-    policies["heuristic"] = found[best]
+    best = max(HEURISTICS, key=lambda name: by_policy[name]["summary"]["utilization"]["mean"])
+    policies["heuristic"] = by_policy[best]
     values = {n: torch.tensor(each["instances"]["utilization"]) for n, each in policies.items()}
     pairs = [("unchanged", "heuristic")]
     if args.frames:
@@ -88,9 +88,9 @@ def main() -> None:
     parser.add_argument("--out", default="benchmarks/results/shift.json")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    shown = {key: getattr(args, key) for key in ("frames", "instances")}
+    options = {key: getattr(args, key) for key in ("frames", "instances")}
     command = f"python benchmarks/shift.py --frames {args.frames}"
-    result = provenance() | {"command": command, "arguments": shown}
+    result = provenance() | {"command": command, "arguments": options}
     result["laws"] = []
     for low, high in LAWS[: args.laws]:
         result["laws"].append(compare(low, high, args))

@@ -124,12 +124,12 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--out", default="benchmarks/results/soak.json")
     args = parser.parse_args()
-    about, found = provenance(args), {}
+    about, tasks = provenance(args), {}
     for name in args.tasks:
-        found[name] = soak(name, int(args.decisions))
-        print(f"{name}: {found[name]}", flush=True)
-        left = [task for task in args.tasks if task not in found]
-        write_json(args.out, about | {"tasks": found, "left_out": left})  # survives an interruption
+        tasks[name] = soak(name, int(args.decisions))
+        print(f"{name}: {tasks[name]}", flush=True)
+        left = [task for task in args.tasks if task not in tasks]
+        write_json(args.out, about | {"tasks": tasks, "left_out": left})  # survives an interruption
 
 
 if __name__ == "__main__":

@@ -85,8 +85,8 @@ def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any]
         changes["items"] = {"source": "meshes", "paths": options.meshes, **items}
     if options.without:
         every = pe.make_env(options.task, pool_size=1, **changes).catalogue
-        kept = [i for i, name in enumerate(every.names) if name not in options.without]
-        changes["items"] = every.select(kept)
+        rows = [i for i, name in enumerate(every.names) if name not in options.without]
+        changes["items"] = every.select(rows)
     env = pe.make_env(
         options.task,
         num_envs=min(options.piles, 50),
@@ -102,8 +102,8 @@ def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any]
     policy_played = build(env)
     if options.tries:
         policy_played = Finalists(env, build, tries=options.tries, limit=options.limit)
-    found = evaluate(env, policy_played, options.piles, keep=options.piles)
-    return found.packings(env), changes
+    evaluation = evaluate(env, policy_played, options.piles, keep=options.piles)
+    return evaluation.packings(env), changes
 
 
 def read_pairs(entries: list[str]) -> dict[str, Any]:
@@ -132,8 +132,8 @@ def policy_of(name: str, env: pe.PackingEnv) -> Any:
     """Return a heuristic by its name, or the policy of a checkpoint (its name has a slash)."""
     if "/" not in name:
         return agents.heuristics.build(name, env)
-    found = checkpoint.load(name, device="cpu")
-    return resume.load_policy(OmegaConf.create(found.meta["config"]), found, env)
+    saved = checkpoint.load(name, device="cpu")
+    return resume.load_policy(OmegaConf.create(saved.meta["config"]), saved, env)
 
 
 def cell(packings: list[Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -205,14 +205,14 @@ def main() -> None:
             packings, changes = pack(options, rule, policy)
             for trial in trials:
                 judged = {"order": trial[-2], "walls": trial[-1], **read_pairs(options.physics)}
-                found = cell(packings, judged)
-                content["cells"].append({"key": trial, "changes": shown(changes, items), **found})
+                row = cell(packings, judged)
+                content["cells"].append({"key": trial, "changes": shown(changes, items), **row})
                 write(options.out, content)
                 line = {
-                    k: round(found[k]["mean"], 3)
+                    k: round(row[k]["mean"], 3)
                     for k in ("utilization", "kept", "collapsed", "moved")
                 }
-                print(*trial, line, f"{found['seconds_a_pile']:.2f} s", flush=True)
+                print(*trial, line, f"{row['seconds_a_pile']:.2f} s", flush=True)
 
 
 if __name__ == "__main__":

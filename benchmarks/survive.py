@@ -105,7 +105,7 @@ def save_for_ever(run: Path, report: int) -> None:
 def kill_saves(work: Path, chance: random.Random, kills: int = SAVES) -> dict[str, Any]:
     """Kill a process that writes checkpoints; return the counts of lost and whole ones."""
     torch.set_num_threads(1)
-    found = []
+    outcomes = []
     for number in range(kills):
         run = work / f"saves{number}"
         incoming, outgoing = os.pipe()
@@ -122,13 +122,13 @@ def kill_saves(work: Path, chance: random.Random, kills: int = SAVES) -> dict[st
         frames = loaded.state["frames"]
         whole = all(bool((part == frames).all()) for part in loaded.state["part"])
         left = len(list((run / checkpoint.FOLDER).glob(f"{checkpoint.DRAFT}*")))
-        found.append({"whole": whole, "lost": last - frames, "drafts": left})
+        outcomes.append({"whole": whole, "lost": last - frames, "drafts": left})
         shutil.rmtree(run)
     return {
-        "kills": len(found),
-        "whole": sum(each["whole"] for each in found),
-        "lost_a_reported_save": sum(each["lost"] > 0 for each in found),
-        "in_the_middle_of_a_save": sum(each["drafts"] > 0 for each in found),
+        "kills": len(outcomes),
+        "whole": sum(each["whole"] for each in outcomes),
+        "lost_a_reported_save": sum(each["lost"] > 0 for each in outcomes),
+        "in_the_middle_of_a_save": sum(each["drafts"] > 0 for each in outcomes),
     }
 
 

@@ -144,9 +144,9 @@ def interval(watched: Tensor, bare: Tensor, seed: int = 0) -> list[float]:
 
 def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
     """Measure one agent on one preset."""
-    given = [f"agent={agent}", f"env={env}", f"seed={args.seed}", *args.set]
-    config = compose("train", given)
-    bare = Run(compose("train", [*given, *UNWATCHED]), None)
+    overrides = [f"agent={agent}", f"env={env}", f"seed={args.seed}", *args.set]
+    config = compose("train", overrides)
+    bare = Run(compose("train", [*overrides, *UNWATCHED]), None)
     others = threading.enumerate()
     with tempfile.TemporaryDirectory() as folder:
         watched = Run(config, Path(folder))
@@ -197,11 +197,11 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="for both runs")
     parser.add_argument("--out", default="benchmarks/results/telemetry.json")
     args = parser.parse_args()
-    load, found = [os.getloadavg()], []
+    load, rows = [os.getloadavg()], []
     for env in args.envs:
         for agent in args.agents:
-            found.append(compare(agent, env, args))
-            short = {name: found[-1][name] for name in ("cost", "interval", "differing")}
+            rows.append(compare(agent, env, args))
+            short = {name: rows[-1][name] for name in ("cost", "interval", "differing")}
             print(f"{agent} on {env}: {short}", flush=True)
     load.append(os.getloadavg())
     report = {
@@ -209,7 +209,7 @@ def main() -> None:
         "unwatched": [*UNWATCHED, "no metrics", "no log", "no bar", "no recent batches"],
         "usable_cores": len(os.sched_getaffinity(0)),
         "load_before_and_after": load,
-        "results": found,
+        "results": rows,
     }
     write_json(args.out, provenance(args) | report)
 

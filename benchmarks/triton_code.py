@@ -136,9 +136,9 @@ def compiled(variant: Variant, architecture: int, *, listing: bool = True) -> Co
     source = ASTSource(variant.kernel, types, constexprs=variant.constants, attrs=aligned)
     target = GPUTarget("cuda", architecture, 32)
     options = {**scene.OPTIONS, **variant.options}
-    made = triton.compile(source, target=target, options=options)
+    kernel = triton.compile(source, target=target, options=options)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(made.asm["cubin"])
+        file.write(kernel.asm["cubin"])
         file.flush()
         usage = _run("cuobjdump", "--dump-resource-usage", file.name)
         text = _run("cuobjdump", "-sass", file.name) if listing else ""
@@ -146,7 +146,7 @@ def compiled(variant: Variant, architecture: int, *, listing: bool = True) -> Co
     lines = re.findall(r"^\s+/\*([0-9a-f]{4,5})\*/\s+(.*?);", text, re.M)
     instructions = [(int(address, 16), text) for address, text in lines]
     local = used["STACK"] + used["LOCAL"]
-    return Code(used["REG"], local, used["SHARED"], made.asm["ptx"], instructions)
+    return Code(used["REG"], local, used["SHARED"], kernel.asm["ptx"], instructions)
 
 
 def _pointers(types: Sequence[Any], path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:

@@ -53,9 +53,9 @@ class Work(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Work in the kernel of drop maps: per program; and per block for a floor, a test and a scan.
+    """Work in the kernel of drop maps: per program, floor and test, and per scan of a block.
 
-    A floor or a test handles as many blocks as there are threads that share a placement.
+    A floor or a test handles several blocks: one for each thread that shares the placement.
     """
 
     program: Work
@@ -78,7 +78,7 @@ def cost(code: Code, lattice: Lattice) -> Cost:
     test = min((o for o in loops if _holds(o, block)), key=lambda loop: loop[1] - loop[0])
     floor = min((o for o in inner if o[1] <= test[0]), key=lambda loop: loop[0])
     walks = _count(r"\bLDG", texts[slice(*floor)]) / (THREAD_ROWS.value + 2)
-    # The compiler unrolls some iterations of the floors' loop after it; they are subtracted below.
+    # The compiler adds unrolled iterations after the floors' loop; they are subtracted below.
     again = _count(r"\bLDG", texts[floor[1] : test[0]]) / (THREAD_ROWS.value + 2)
     inside = {i for start, end in loops for i in range(start, end)}
     around = texts[test[0] : block[0]] + texts[block[1] : test[1]]
@@ -101,8 +101,8 @@ def cost(code: Code, lattice: Lattice) -> Cost:
 def _vectors(texts: list[str], lattice: Lattice) -> int:
     """Return the additional cycles of a block's vector loads, beyond one cycle each.
 
-    In a load of the ground, the 32 threads read ``vector`` whole pieces of 32 words, which start at
-    the border of a sector. In a load of a surface, all threads read the same few words.
+    In a load of the ground, the 32 threads together read ``vector`` pieces of 32 words; each starts
+    at the border of a sector. In a load of a surface, all threads read the same few words.
     """
     surfaces = lattice.side**2 // (lattice.threads * lattice.vector)
     return (_count(WIDE, texts) - surfaces) * (lattice.vector - 1)

@@ -95,13 +95,13 @@ class Loop(NamedTuple):
 def loops_of(code: Code) -> list[Loop]:
     """Return the outermost loops, in the order of the code."""
     place = {address: i for i, (address, _) in enumerate(code.instructions)}
-    found = []
+    loops = []
     for end, (address, text) in enumerate(code.instructions):
         target = re.search(r"\bBRA\b.*0x([0-9a-f]+)", text)
         if target and int(target[1], 16) < address:
-            found.append((place[int(target[1], 16)], end + 1))
+            loops.append((place[int(target[1], 16)], end + 1))
     outermost: list[Loop] = []
-    for first, stop in sorted(found, key=lambda pair: (pair[0], -pair[1])):
+    for first, stop in sorted(loops, key=lambda pair: (pair[0], -pair[1])):
         among = outermost
         while among and among[-1].stop >= stop:
             among = among[-1].inside
@@ -146,8 +146,8 @@ def work_of(code: Code, planes: int) -> Work:
         return [texts[i] for i in range(first, stop) if i not in held]
 
     def within(loop: Loop, times: int) -> tuple[int, int]:
-        kept = own(loop.first, loop.stop, loop.inside)
-        size, waited = len(kept), waits(kept)
+        own_texts = own(loop.first, loop.stop, loop.inside)
+        size, waited = len(own_texts), waits(own_texts)
         for index, inner in enumerate(loop.inside):
             alone = len(loop.inside) == 1
             often = SIDE + 1 if inner.inside else SIDE if alone else (1, 3)[min(index, 1)]

@@ -34,20 +34,20 @@ def main() -> None:
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    found = []
+    rows = []
     for threads, side in TRIED:
         lattice = REFERENCE._replace(threads=threads, side=side)
         constants = {**base.constants_of(lattice), "COUNT": False, "peak": None}
         code = compiled(Variant(base.gaps_kernel, constants), ARCHITECTURE)
         share = float(np.mean(scanned_share(args.episodes, args.steps, args.items, lattice)))
-        found.append({
+        rows.append({
             "threads": threads, "side": side, "tile": tile_of(lattice),
             "registers": code.registers, "local_bytes": code.local_bytes,
             "cost": named(cost(code, lattice)), "share": round(share, 4),
             "h100": estimate(cost(code, lattice), share, lattice),
         })  # fmt: skip
-        print(found[-1])
-    write_json(args.out, {**provenance(args), "tiles": found})
+        print(rows[-1])
+    write_json(args.out, {**provenance(args), "tiles": rows})
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ from packing_env.items.meshes.load import SUPPORTED
 def deal(files: list[Path], folds: int, work: Path) -> list[Path]:
     """Return a folder of links per fold, named so that the fold's meshes come last."""
     random.Random(0).shuffle(files)
-    made = []
+    folders = []
     for fold in range(folds):
         folder = work / f"meshes{fold}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,25 +50,27 @@ def deal(files: list[Path], folds: int, work: Path) -> list[Path]:
             link = folder / f"{'test' if k % folds == fold else 'a'}_{k:03d}_{file.name}"
             if not link.exists():
                 link.hardlink_to(file)
-        made.append(folder)
-    return made
+        folders.append(folder)
+    return folders
 
 
 def compare(run: Path, config: DictConfig, ms: float | None, searched: int) -> dict[str, Any]:
     """Play the held-out meshes; return utilization by policy, and the differences, paired."""
     env, count = build_held_out(config), int(config.evaluation.instances)
-    found: dict[str, Evaluation] = {"afterstate": evaluate(env, load_policy(str(run), env), count)}
+    evaluations: dict[str, Evaluation] = {
+        "afterstate": evaluate(env, load_policy(str(run), env), count)
+    }
     others = build_heuristics(config.evaluation.heuristics, env)
-    found |= {name: evaluate(env, policy, count) for name, policy in others.items()}
+    evaluations |= {name: evaluate(env, policy, count) for name, policy in others.items()}
     played: dict[str, Any] = {
         "instances": count,
-        "policies": {n: summary(f) for n, f in found.items()},
+        "policies": {n: summary(f) for n, f in evaluations.items()},
     }
-    played["paired_difference"] = differences(found["afterstate"], found, others)
+    played["paired_difference"] = differences(evaluations["afterstate"], evaluations, others)
     if ms is not None:
         search = Lookahead(env, partial(load_policy, str(run)), budget=Budget(ms=ms))
         result = evaluate(env, search, searched)
-        part = {n: first(f, searched) for n, f in found.items()}
+        part = {n: first(f, searched) for n, f in evaluations.items()}
         played["search"] = {"ms": ms, **summary(result)}
         played["search"]["paired_difference"] = differences(result, part, part)
     return played

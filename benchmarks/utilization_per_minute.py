@@ -43,8 +43,8 @@ def train(
     subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    found = [[float(row[name]) for name in COLUMNS] for row in rows]
-    return [row for row in found if math.isfinite(row[-1])]
+    log = [[float(row[name]) for name in COLUMNS] for row in rows]
+    return [row for row in log if math.isfinite(row[-1])]
 
 
 def draw(runs: list[dict[str, Any]], path: str) -> None:

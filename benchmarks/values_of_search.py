@@ -42,7 +42,8 @@ ROWS, CANDIDATES, EVERY = 16, 32, 3
 CONSIDERED = 128
 """Number of candidates, of which the best are labelled."""
 AMONG, EXPLORED = 4, 0.15
-"""To see more states, a share of the decisions (`EXPLORED`) is uniform among the best `AMONG`."""
+"""To see more states, a share `EXPLORED` of the decisions is uniform among the `AMONG` best
+placements."""
 MIX, STATES = 0.1, 32
 """Weight of the errors that a state's placements share; number of states in a minibatch."""
 

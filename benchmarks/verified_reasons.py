@@ -213,8 +213,8 @@ class BoxReasons(Reasons):
 
     def __init__(self, plan: Plan, order: Order) -> None:
         super().__init__(plan, order)
-        given = {k: v for k, v in order.items() if k in Constraints.__dataclass_fields__}
-        rules = constraints_of(order["parts"], self._sizes, given)
+        constraints = {k: v for k, v in order.items() if k in Constraints.__dataclass_fields__}
+        rules = constraints_of(order["parts"], self._sizes, constraints)
         rule = LADDER[-1] if order["stability"] == STANDS else order["stability"]
         boxes = read_boxes(order["parts"], self._sizes, rules, rule)
         self._unit = float(boxes.unit)

@@ -105,12 +105,12 @@ def main(frames: int = 2_000, instances: int = 16, **overrides: object) -> dict[
     entrants = {"linear": agent.policy} | {
         name: heuristics.build(name, held_out) for name in ("corner_first", "random_legal")
     }
-    found = {name: evaluate(held_out, policy) for name, policy in entrants.items()}
+    evaluations = {name: evaluate(held_out, policy) for name, policy in entrants.items()}
 
     from rich.console import Console
 
-    Console().print(table(found))
-    return {name: e.estimate("utilization").mean for name, e in found.items()}
+    Console().print(table(evaluations))
+    return {name: e.estimate("utilization").mean for name, e in evaluations.items()}
 
 
 if __name__ == "__main__":

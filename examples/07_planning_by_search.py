@@ -26,12 +26,13 @@ def main(instances: int = 16, playouts: int = 64, **overrides: object) -> dict[s
     # A heuristic has no value of a state, so its play-outs go to the end of the episode.
     for name, base, depth in (("deepest_bottom_left", rule, None), ("afterstate", value, 1)):
         search = Lookahead(env, base, breadth=4, depth=depth, budget=Budget(playouts))
-        alone, found = evaluate(env, base(env)), evaluate(env, search)
-        gain = paired_difference(found, alone)
+        alone, searched = evaluate(env, base(env)), evaluate(env, search)
+        gain = paired_difference(searched, alone)
         gains[name] = gain.mean
         print(
-            f"{name}: {alone.estimate('utilization')}, with search {found.estimate('utilization')}"
-            f" (+{gain}), {found.decision_ms:.0f} ms per decision"
+            f"{name}: {alone.estimate('utilization')}, with search "
+            f"{searched.estimate('utilization')} (+{gain}), "
+            f"{searched.decision_ms:.0f} ms per decision"
         )
     return gains
 

@@ -34,7 +34,7 @@ def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[
     reward = {"utilization": 1.0, "height": 0.2}
     env = pe.make_env("irregular", num_envs=16, reward=reward, **task)
     held_out = pe.make_env("irregular", num_envs=instances, split="test", draw="sequential", **task)
-    found: dict[str, Evaluation] = {}
+    evaluations: dict[str, Evaluation] = {}
     for name, make in AGENTS.items():
         agent = make(env, batch_size=32)
         sampler = DevicePrioritizedSampler(4_096) if name == "rainbow" else None
@@ -51,13 +51,13 @@ def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[
             agent, collector, replay, frames=frames, warmup=frames // 8, update_every=32
         )
         trainer.run(NullLogger("."))
-        found[name] = evaluate(held_out, agent.policy)
-    found["random_legal"] = evaluate(held_out, heuristics.build("random_legal", held_out))
+        evaluations[name] = evaluate(held_out, agent.policy)
+    evaluations["random_legal"] = evaluate(held_out, heuristics.build("random_legal", held_out))
 
     from rich.console import Console
 
-    Console().print(table(found))
-    return {name: e.estimate("utilization").mean for name, e in found.items()}
+    Console().print(table(evaluations))
+    return {name: e.estimate("utilization").mean for name, e in evaluations.items()}
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ NETWORKS = {
 
 def main(frames: int = 6_000, instances: int = 32, **overrides: object) -> dict[str, float]:
     reward = {"utilization": 1.0, "height": 0.2}
-    found: dict[str, Evaluation] = {}
+    evaluations: dict[str, Evaluation] = {}
     for mode, network in NETWORKS.items():
         task = {"action_mode": mode, "num_visible": 2, "grid_step": 2} | overrides
         env = pe.make_env("irregular", num_envs=32, reward=reward, **task)
@@ -36,15 +36,15 @@ def main(frames: int = 6_000, instances: int = 32, **overrides: object) -> dict[
         held_out = pe.make_env(
             "irregular", num_envs=instances, split="test", draw="sequential", **task
         )
-        found[f"ppo {mode}"] = evaluate(held_out, agent.policy)
+        evaluations[f"ppo {mode}"] = evaluate(held_out, agent.policy)
         # Uniform over the actions of the mode. Candidates are preselected, so the modes differ.
         uniform = heuristics.build("random_legal", held_out)
-        found[f"random {mode}"] = evaluate(held_out, uniform)
+        evaluations[f"random {mode}"] = evaluate(held_out, uniform)
 
     from rich.console import Console
 
-    Console().print(table(found))
-    return {name: e.estimate("utilization").mean for name, e in found.items()}
+    Console().print(table(evaluations))
+    return {name: e.estimate("utilization").mean for name, e in evaluations.items()}
 
 
 if __name__ == "__main__":

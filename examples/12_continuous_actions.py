@@ -39,15 +39,15 @@ def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[
     held_out = pe.make_env(
         "cuboid_online", num_envs=instances, split="test", draw="sequential", **task
     )
-    found = {
+    evaluations = {
         "sac": evaluate(held_out, agent.policy, instances),
         "random_legal": evaluate(held_out, heuristics.build("random_legal", held_out), instances),
     }
 
     from rich.console import Console
 
-    Console().print(table(found))
-    return {name: e.estimate("utilization").mean for name, e in found.items()}
+    Console().print(table(evaluations))
+    return {name: e.estimate("utilization").mean for name, e in evaluations.items()}
 
 
 if __name__ == "__main__":

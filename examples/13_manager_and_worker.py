@@ -60,18 +60,20 @@ def main(frames: int = 6_000, instances: int = 32, **overrides: object) -> dict[
     trainer.run(NullLogger("."))
 
     held_out = pe.make_env("irregular", num_envs=instances, split="test", draw="sequential", **task)
-    found = {}
+    evaluations = {}
     for order, learned in (("manager's order", True), ("largest first", False)):
         agent.policy.learned_order = learned
-        found[order] = evaluate(held_out, agent.policy)
-    gain = paired_difference(found["manager's order"], found["largest first"], "utilization")
-    found["random_legal"] = evaluate(held_out, heuristics.build("random_legal", held_out))
+        evaluations[order] = evaluate(held_out, agent.policy)
+    gain = paired_difference(
+        evaluations["manager's order"], evaluations["largest first"], "utilization"
+    )
+    evaluations["random_legal"] = evaluate(held_out, heuristics.build("random_legal", held_out))
 
     from rich.console import Console
 
-    Console().print(table(found))
+    Console().print(table(evaluations))
     print(f"the manager's order is worth {gain} of utilization on these instances")
-    return {name: e.estimate("utilization").mean for name, e in found.items()}
+    return {name: e.estimate("utilization").mean for name, e in evaluations.items()}
 
 
 if __name__ == "__main__":
