@@ -83,7 +83,7 @@ def from_first(make: Callable[[], str]) -> str:
 
 def all_do(work: Callable[[], None]) -> None:
     """Call a function in every process; if it fails in one, raise in all of them."""
-    # A process that raised at once would leave the others waiting for its next message.
+    # A process that raised immediately would leave the others waiting for its next message.
     failure: OSError | RuntimeError | None = None
     try:
         work()

@@ -18,8 +18,8 @@ class ShapeCheck:
     It compares shapes only, so it reads nothing from the device.
 
     Args:
-        policy: A policy. If it reads no observations (but the environment's state), all
-            observations that the input has are compared.
+        policy: A policy. If it reads the environment's state instead of observations, all
+            observations of the input are compared.
         env: The environment for which the policy was built.
         rows: Whether the batch must be the environment's rows, because the policy reads their
             state. Otherwise only the axes after the batch are compared.

@@ -38,7 +38,7 @@ class Branches(NamedTuple):
         chosen: The choice of each head.
         value: Q of each choice.
         weight: Weight of each head in a mean over the heads. Heads with more than one legal option
-            share the weight equally, the others get 0. If every head had only one option, all have
+            share the weight equally, the others get 0. If every head has only one option, all get
             equal weight (their values are V).
     """
 
@@ -115,7 +115,7 @@ class BranchingPolicy(PolicyWrapper):
 class Branching(DQN):
     """Branching Q-learning: :class:`agents.algorithms.dqn.DQN` with another loss and policy.
 
-    ``network`` builds the network that scores the heads and values the state.
+    ``network`` builds the network that scores the options of each head and estimates V.
     """
 
     action_modes = ("multi_head",)
@@ -131,8 +131,8 @@ class Branching(DQN):
         """Return losses ``[B]`` and values ``[B]``, averaged over the heads that had a choice.
 
         All heads share the paper's mean target, ``y = r + gamma^n * mean over the heads of
-        Q_h(s', a'_h)``. The online network chooses a' head by head; the target network values it.
-        A head's loss is the smooth L1 loss of ``y - Q_h``.
+        Q_h(s', a'_h)``. The online network chooses a' head by head; the target network evaluates
+        it. A head's loss is the smooth L1 loss of ``y - Q_h``.
 
         Args:
             batch: As in :meth:`agents.algorithms.dqn.DQN.loss`, with ``action [B, H]``. The method

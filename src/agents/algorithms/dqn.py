@@ -89,7 +89,7 @@ class DQN(Learner):
                 ``terminated``. ``legal_mask`` says which next actions are legal; without it,
                 ``action_mask`` does. The method sets ``td_error [B]``, the absolute errors.
         """
-        # 1. Choose the next action among the legal ones; the target network values it.
+        # 1. Choose the next action among the legal ones; the target network evaluates it.
         following = batch.get("next").clone(False)
         following.set("action_mask", following.get("legal_mask", following.get("action_mask")))
         with torch.no_grad():

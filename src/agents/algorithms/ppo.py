@@ -219,18 +219,18 @@ class PPO(Learner):
     def _next_values(self, following: TensorDictBase, value: Tensor) -> Tensor:
         """Return V of the state that each step reached, before the row is reset, ``[B, T]``.
 
-        It is the next column of ``value``, except for truncated steps and for the last column. A
-        row is truncated at most once in ``step_limit`` decisions. So the number of states to
-        evaluate is fixed, and no shape depends on the data.
+        V is the next column of ``value``, except for truncated steps and for the last column. A row
+        is truncated at most once in ``step_limit`` decisions. So the number of states to evaluate
+        is fixed, and no shape depends on the data.
         """
         rows, length = value.shape
         count = min(length, -(-length // self.step_limit) + 1)
         truncated = following.get("truncated") & ~following.get("terminated")
-        # 1. Select the places whose V is not in the next column; the last column comes first.
+        # 1. Select the steps whose V is not in the next column: the last one, then truncated ones.
         urgency = truncated.squeeze(-1).float()
         urgency[:, -1].fill_(2.0)  # an assignment would copy the number to the device
         places = urgency.topk(count, dim=1).indices
-        # 2. Evaluate the states that were reached there.
+        # 2. Evaluate the states that these steps reached.
         states = following[torch.arange(rows, device=value.device)[:, None], places]
         known = self.policy.value(self._whole(states.reshape(-1))).view(rows, count)
         return torch.cat((value[:, 1:], value[:, -1:]), 1).scatter(1, places, known)

@@ -102,7 +102,7 @@ class ActorCriticOptimization:
     max_grad_norm: Positive = 10.0
 
     def adam(self, parameters: Iterable[nn.Parameter], lr: float) -> GatedAdam:
-        """Build the optimizer of some parameters, which starts at ``lr``."""
+        """Build the optimizer of some parameters, with the initial rate ``lr``."""
         schedule = None if self.lr_frames is None else partial(self.lr_after, lr)
         return GatedAdam(parameters, lr=lr, schedule=schedule, max_grad_norm=self.max_grad_norm)
 

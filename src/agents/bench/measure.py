@@ -218,7 +218,7 @@ def print_table(console: Console, rows: Sequence[Row], columns: Mapping[str, str
     for row in rows:
         cells = [*map(row.case.get, keys), *map(row.values.get, names)]
         table.add_row(*map(_text, cells))
-    # 3. Print it, or a line for each measurement.
+    # 3. Print the table if it fits, otherwise a line for each measurement.
     if Measurement.get(console, console.options.update(max_width=1000), table).maximum <= (
         console.width
     ):

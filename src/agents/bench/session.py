@@ -28,7 +28,7 @@ class Session:
     """Configuration, clock and results of one run of ``packing bench``.
 
     A benchmark is a function that ``conf/bench/<name>.yaml`` names. It sets ``columns``, measures
-    each case inside :meth:`case`, and calls :meth:`add`, which writes the results file at once.
+    each case inside :meth:`case`, and calls :meth:`add`, which writes the results file immediately.
 
     Attributes:
         columns: Values that the table shows, with their headings.

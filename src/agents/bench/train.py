@@ -126,7 +126,7 @@ def _rates(us: Mapping[str, list[float]]) -> dict[str, Any]:
 
 
 class Stopwatch:
-    """Times of the parts of a loop; it waits for the device at both ends of each part.
+    """Stopwatch for the parts of a loop; it waits for the device at both ends of each part.
 
     Attributes:
         runs: True while the stopwatch measures; otherwise :meth:`run` only calls the work.
@@ -154,7 +154,7 @@ class Stopwatch:
 
 
 def timed_collector(watch: Stopwatch, env: Any, policy: Any) -> DeviceCollector:
-    """Build a collector; ``watch`` times its environment and its policy."""
+    """Build a collector; ``watch`` times the environment and the policy."""
     env.step_and_maybe_reset = partial(watch.run, "environment", env.step_and_maybe_reset)
     return DeviceCollector(env, partial(watch.run, "inference", policy))
 

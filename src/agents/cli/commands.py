@@ -1,6 +1,6 @@
 """The subcommands of ``packing``: their help, their arguments and the functions that run them.
 
-Nothing heavy is imported here, so that help appears at once.
+Nothing heavy is imported here, so that help appears immediately.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ CONSTRAINTS = (
 """Options of ``pack`` that add constraints to those of an order; named as in ``Constraints``."""
 COLUMN = Argument(
     "--column", action="append", type=column, default=[], dest="columns", metavar="TITLE=NAME",
-    help="a column's meaning: 'pc wt=weight'; 'CBM=': ignored",
+    help="a column's meaning: 'pc wt=weight'; 'CBM=' omits it",
 )  # fmt: skip
 PACK = (
     Argument(
@@ -93,7 +93,7 @@ PACK = (
     Argument(
         "--container", action="append", required=True, metavar="SIZE",
         help="as in 240x180x150mm,number=2,cost=30; also weight_limit=500kg, name=A; a pallet: "
-        "deck=144mm, overhang=20mm. Several: repeat it, or name a table",
+        "deck=144mm, overhang=20mm. For several, repeat it, or name a table",
     ),
     Argument(
         "--containers", type=positive, metavar="N",
@@ -123,7 +123,10 @@ NEST = (
         "--container", action="append", required=True, metavar="SIZE",
         help="the build volume, as in 200x250x330mm",
     ),
-    Argument("--containers", type=positive, metavar="N", help="fill at most N; default 1"),
+    Argument(
+        "--containers", type=positive, metavar="N",
+        help="fill at most N containers; default 1",
+    ),
     Argument("--clearance", metavar="LENGTH", help="gap between parts and to walls, as in 1mm"),
     Argument("--wall-clearance", metavar="LENGTH", help="gap to walls; default: --clearance"),
     Argument("--preplaced", action="append", metavar="BOX", help="empty box: 50x50x20mm@0,0,0"),

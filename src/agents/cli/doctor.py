@@ -182,8 +182,8 @@ def _names() -> Iterator[Finding]:
     if owners:
         yield Finding(
             BAD,
-            f"agents: also a package of {', '.join(sorted(owners))}, which overwrites ours or is "
-            "overwritten: use an environment without it",
+            f"agents: {', '.join(sorted(owners))} has a package of the same name, and one of the "
+            "two overwrites the other: use an environment without it",
         )
     here = [path for path in (Path("agents.py"), Path("agents/__init__.py")) if path.exists()]
     if here and here[0].resolve() != ours:

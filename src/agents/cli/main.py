@@ -115,7 +115,7 @@ def _asked_for_help(arguments: list[str]) -> list[str]:
 
 
 def _command_first(arguments: list[str]) -> list[str]:
-    """Move each ``--import MODULE`` that stands before the command behind it."""
+    """Move each ``--import MODULE`` from before the command to behind the command."""
     place = 0
     while arguments[place:] and arguments[place].partition("=")[0] == "--import":
         place += 1 if "=" in arguments[place] else 2

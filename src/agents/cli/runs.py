@@ -95,7 +95,7 @@ class Run:
 
     @property
     def utilization(self) -> str:
-        """Utilization of its first policy as text; it says so if it is that of the training."""
+        """Utilization of its first policy as text, marked ``(train)`` if measured in training."""
         if self.policies:
             return str(next(iter(self.policies.values())))
         return "" if self.score is None else f"{self.score:.3f} (train)"

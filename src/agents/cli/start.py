@@ -94,8 +94,8 @@ def disk_use(trainer: Trainer, options: Mapping[str, Any], folder: Path) -> tupl
     each = num_bytes(named_tensors(trainer.state_dict(replay=False)).values())
     if options["replay"]:
         each += getattr(trainer.replay, "num_bytes", 0)
-    # 2. All that are kept, and the one that is being written. The best of a metric of evaluations
-    #    is saved after each evaluation; the number of saves by the clock is unknown.
+    # 2. All checkpoints that are kept, and the one being written. With a metric of evaluations,
+    #    each evaluation is followed by a save; the number of saves by the clock is unknown.
     keep, best = options["keep"], str(options["best"] or "")
     every = [trainer.every["save"]]
     if best.removeprefix("-").startswith("held_out/"):

@@ -123,7 +123,7 @@ def _trained(config: DictConfig, request: Request, locks: ExitStack) -> _Session
 def build_trainer(
     config: DictConfig, tuned: checkpoint.Checkpoint | None
 ) -> tuple[Trainer, str | None]:
-    """Build the trainer; return it, and a text on the weights that are taken from ``tuned``."""
+    """Build the trainer; return it, and a text on the weights taken over from ``tuned``."""
     seed_everything(int(config.seed))
     trainer: Trainer = build.build_trainer(config, **_shard(config))
     checkpoint.check_state(trainer.agent.state_dict(), config.agent["_target_"])
@@ -239,7 +239,7 @@ class _Session:
             metrics = {key: v for key, v in metrics.items() if not key.startswith(HELD_OUT)}
         meta = meta_of(self.config) | {"metrics": metrics}
         self._check_best(meta["metrics"])
-        # 2. Write it; rank 0 removes old ones.
+        # 2. Write the checkpoint; rank 0 removes old checkpoints.
         state = self.trainer.state_dict(replay=bool(options.replay))
         if failed:
             state["failed_batch"] = self.trainer.recent.failed()

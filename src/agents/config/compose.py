@@ -149,7 +149,7 @@ def _check_values(
     checks.check_registered(config)
     if "trainer" in config:
         checks.check_learns(config)
-    # 2. Resolve, and compare with the arguments of the targets.
+    # 2. Resolve interpolations, and compare the keys with the arguments of the targets.
     try:
         OmegaConf.resolve(config.copy())
     except OmegaConfBaseException as error:

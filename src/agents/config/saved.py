@@ -216,7 +216,7 @@ def _targets_of(folder: Path) -> frozenset[tuple[str, str]]:
 
 
 def _plain(path: Path) -> Any:
-    with path.open(encoding="utf-8") as file:  # so an error names the file
+    with path.open(encoding="utf-8") as file:  # so that an error names the file
         return yaml.load(file, Loader=_LOADER)
 
 

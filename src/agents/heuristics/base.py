@@ -169,10 +169,10 @@ class Heuristic(TensorDictModuleBase):
 def first_lowest(
     legal: Bool[Tensor, "B P"], keys: Iterable[Int[Tensor, "B P"]]
 ) -> tuple[Int[Tensor, " B"], Bool[Tensor, " B"]]:
-    """Return the index of the legal entry with the smallest keys, compared in order; ties: first.
+    """Return the legal entry whose keys are lexicographically smallest; of equal ones, the first.
 
     Returns:
-        The index (0 if no entry is legal), and whether any entry is legal.
+        The index of the entry (0 if none is legal), and whether any entry is legal.
     """
     tied = legal
     for key in keys:

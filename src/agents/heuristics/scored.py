@@ -58,7 +58,7 @@ class PlacementHeuristic(ScoredHeuristic):
         """Return the index of each row's placement."""
         if self.item_order is None and self.score is None:
             return self._draw(mask)
-        # 1. The placements of all visible items, or of the one that ``item_order`` chooses.
+        # 1. Take the placements of all visible items, or of the item that ``item_order`` chooses.
         num_items, (xs, ys) = self.params.num_visible, self.params.lattice
         legal = mask.view(len(mask), num_items, -1, xs, ys)
         item_id, rest = observed["item_id"][:, :num_items], observed["drop_height"]
@@ -68,7 +68,7 @@ class PlacementHeuristic(ScoredHeuristic):
             rows = torch.arange(len(slot), device=slot.device)[:, None]
             legal, item_id, rest = legal[rows, slot], item_id[rows, slot], rest[rows, slot]
             before = slot.squeeze(1) * (mask.shape[1] // num_items)
-        # 2. Draw one of them, or choose the one of the lowest score.
+        # 2. Draw a placement, or choose the placement of the lowest score.
         if self.score is None:
             return before + self._draw(legal.flatten(1))
         heights, rest = self._pitches(observed["heightmap"]), self._pitches(rest)

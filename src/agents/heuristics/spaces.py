@@ -13,9 +13,9 @@ orientation. Lengths are in pitches.
 | ``br`` | lower corner, if it fits | large space that takes most types | Zhao et al., AAAI 2021 |
 | ``best_fit`` | lower corner, if it fits | smallest space | (Crainic et al. 2008) |
 
-An item fits a space if none of its sides is longer; it need not come to rest inside. In
-``candidate`` mode the task's ``candidate_generator`` must propose all placements that a rule may
-choose (:class:`SpaceRule`).
+An item fits a space if no side of the item is longer than that of the space; it need not come to
+rest inside. In ``candidate`` mode the task's ``candidate_generator`` must propose all placements
+that a rule may choose (:class:`SpaceRule`).
 
 * ``lsah``: let dx and dy be the sides of the rectangle around all packed items and the new one,
   seen from above, and t the top of the new one (not of the pile). The score is ``dx dy + t dy + t
@@ -84,7 +84,7 @@ class Offers:
     limits: tuple[int, int, int]
 
     def lowest(self, *keys: Tensor) -> Chosen:
-        """Return the legal proposal with the smallest keys, compared in order; keys broadcast."""
+        """Return the legal proposal whose keys are lexicographically smallest; keys broadcast."""
         flat = (key.expand_as(self.legal).flatten(1) for key in keys)
         return first_lowest(self.legal.flatten(1), flat)
 

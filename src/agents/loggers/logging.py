@@ -40,7 +40,7 @@ class NullLogger(Logger):
 
 
 class CSVLogger(Logger):
-    """``metrics.csv``: one line per log interval, written at once.
+    """``metrics.csv``: one line per log interval, written immediately.
 
     The file is rewritten when a new column appears. A line that cannot be written, for example on a
     full disk, is written together with the next one. A warning names the first such line, and

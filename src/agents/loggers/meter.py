@@ -57,7 +57,7 @@ class Meter:
         together = torch.stack(parts)
         self._waiting.setdefault(key, []).append(together)
         self._calls, self._values = self._calls + 1, self._values + together.numel()
-        # 3. Sum them before they take too much memory.
+        # 3. Sum the waiting values before they take too much memory.
         if self._calls >= _MAX_CALLS or self._values >= _MAX_VALUES:
             self._keep(self._totals())
 
@@ -67,7 +67,7 @@ class Meter:
         self._calls = self._values = 0
 
     def _totals(self) -> dict[tuple[str, ...], Tensor]:
-        """Return the sums, including the waiting values, which are kept."""
+        """Return the sums, including the waiting values; nothing is reset."""
         totals = dict(self._sums)
         for (names, masked, _), waiting in self._waiting.items():
             stacked = torch.stack(waiting).double().view(len(waiting), len(waiting[0]), -1)

@@ -59,7 +59,7 @@ class QueuedLogger:
         return self._refused + self._failed
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
-        """Queue a row, or drop it; return at once."""
+        """Queue a row, or drop it; return immediately."""
         self._given += 1
         try:
             self._rows.put_nowait((frames, dict(values)))
@@ -103,8 +103,8 @@ class QueuedLogger:
 class TorchRLLogger(Logger):
     """``metrics.csv``, and one of TorchRL's loggers (tensorboard, wandb, ...).
 
-    The file is written at once, so it remains intact if the run is killed. The other logger may
-    wait for a network: its rows go through a :class:`QueuedLogger`. The column
+    Rows are written to the file immediately, so it remains intact if the run is killed. The other
+    logger may wait for a network: its rows go through a :class:`QueuedLogger`. The column
     ``telemetry_dropped`` (from the first dropped row on) and a warning at the end report the number
     of dropped rows.
 

@@ -59,7 +59,7 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
         decision(inputs)  # fills caches now, because tensors of the export hold no values
         program = torch.export.export(decision, (inputs,), strict=False)
         if any("autocast" in str(node.target) for node in program.graph.nodes):
-            program = program.run_decompositions({})  # torch cannot load some of these nodes
+            program = program.run_decompositions({})  # torch cannot load autocast nodes
         return program
 
 

@@ -123,7 +123,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self._exponent.fill_(-self._beta)
 
     def _retransform_priority_trees(self, old_alpha: float, new_alpha: float) -> None:
-        """Keep the priorities when alpha changes; alpha = 0 makes all equal for good."""
+        """Keep the priorities when alpha changes; alpha = 0 makes all equal permanently."""
         if old_alpha:
             filled = self._powers > 0
             self._powers.copy_(torch.where(filled, self._powers ** (new_alpha / old_alpha), 0.0))

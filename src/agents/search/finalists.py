@@ -103,7 +103,7 @@ class Finalists(TensorDictModuleBase):
 
     @torch.no_grad()
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the first choice of every row that stands; -1 if none does."""
+        """Write, for every row, the first choice that stands; -1 if none does."""
         env = self._env
         state: State = {key: value.cpu() for key, value in self._state().items()}
         mask = tensordict["action_mask"].clone()

@@ -124,7 +124,7 @@ class HeuristicScorer:
         self.in_keys = list(dict.fromkeys([*policy.in_keys, *self.afterstates.in_keys]))
 
     def propose(self, root: TensorDict, count: int, few: bool = False) -> Proposals:
-        """Return the heuristic's choice, then other candidates, valued by their order."""
+        """Return the heuristic's choice, then other candidates; only the order of values counts."""
         own = self.act(root).action[:, None]
         others = self.afterstates(root.select(*self.afterstates.in_keys)).get("candidate")
         rank = torch.arange(others.shape[1], 0, -1, device=others.device)

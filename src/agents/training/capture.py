@@ -158,9 +158,9 @@ def attempted(record: Callable[[], Captured], option: str, required: bool) -> Ca
 
 
 def as_close(value: Tensor, one: Tensor, other: Tensor) -> bool:
-    """Return whether a value equals one of two results or is near the first; reads from the device.
+    """Return whether ``value`` equals a result or is near ``one``; reads from the device.
 
-    Near means within ten times the difference of the two results.
+    Near means that it differs by at most ten times the difference of the two results.
     """
     if value.shape != one.shape or value.dtype != one.dtype:
         return False

@@ -179,7 +179,7 @@ def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
     scores = {path: score for path in saves if (score := _score(path, best)) is not None}
     if scores:
         kept_saves.add(max(scores, key=lambda path: (scores[path], path)))
-    # 2. Remove the others.
+    # 2. Remove the other checkpoints.
     for path in set(saves) - kept_saves:
         gone = path.with_name(f"{DRAFT}{path.name}")
         path.rename(gone)  # atomic, so that a partly removed folder never counts as a checkpoint

@@ -163,11 +163,11 @@ class _Game:
         self, env: PackingEnv, policy: TensorDictModuleBase, should_stop: Callable[[], bool]
     ) -> None:
         self.env, self.policy, self.should_stop = env, policy, should_stop
-        self.decisions, self.seconds = 0, [0.0, 0.0]  # of policy; of both policy and step
+        self.decisions, self.seconds = 0, [0.0, 0.0]  # policy alone; policy and step
 
     def play(self, count: int, number: int, seed: int) -> tuple[TensorDict, TensorDict]:
         """Play round ``number``; return metrics and states of the first ``count`` rows."""
-        # 1. Start one instance per row. The first call compiles and is not timed.
+        # 1. Start one instance per row. The policy's first call compiles and is not timed.
         root = self.env.reset()
         if not self.decisions:
             self.policy(root.clone())

@@ -1,4 +1,4 @@
-"""The batches of the last updates; after a failure, the failed one is saved with the state."""
+"""The batches of the last updates; after a failure, the failed batch is saved with the state."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def find(name: str, run_dir: str | None) -> Path | None:
             damaged += [(path.stat().st_mtime_ns, str(error)) for path in saved]
             continue
         saves.append(((newest / checkpoint.MANIFEST).stat().st_mtime_ns, run))
-    # 2. Say so if a later run cannot be used.
+    # 2. Warn if a later run cannot be used.
     latest, newest_run = max(saves) if saves else (0, None)
     when, defect = max(damaged, default=(0, ""))
     if when > latest:

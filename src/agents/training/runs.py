@@ -50,7 +50,8 @@ def new_folder(path: str | Path | None, name: str, hint: str = "") -> Path:
         if path is not None:
             folder = Path(path)
             folder.mkdir(parents=True, exist_ok=True)
-            # A killed start may leave a lock, or a draft of the description.
+            # A run that was killed at its start may have left a lock, or a draft of the
+            # description.
             draft = f".{DESCRIPTION}."
             if any(i.name != LOCK and not i.name.startswith(draft) for i in folder.iterdir()):
                 raise RunFolderError(f"{folder} is not empty; name a new folder{hint}")
@@ -211,7 +212,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def finite(value: Any) -> Any:
-    """Return a value with NaN and infinities, which JSON cannot represent, replaced by None."""
+    """Return a value in which None replaces NaN and infinities, which JSON cannot represent."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

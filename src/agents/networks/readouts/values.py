@@ -104,7 +104,7 @@ class Distribution:
             raise ParameterError(f"mixture={mixture!r} must be at least 2, auto or null")
 
     def fitted(self, env: PackingEnv) -> Distribution:
-        """Return a copy with values chosen for a task in place of None and "auto".
+        """Return a copy in which values chosen for a task replace None and "auto".
 
         The support extends from the smallest to the largest return that the task's reward can give.
         With ``mixture="auto"``, placements mix distributions if there are more than :data:`_OWN`
