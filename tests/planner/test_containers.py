@@ -53,6 +53,11 @@ def test_a_container_is_read_from_a_text(text: str) -> None:
             "EUR;1200;800;1450;2;30,0;500\nbox;600;400;300,5;;;\n",
         ),
         (
+            "inside.csv",
+            "Type;Inside length (mm);Width, inner (mm);innerHeight (mm);Available;cost;Max payload "
+            "(kg)\nEUR;1200;800;1450;2;30,0;500\nbox;600;400;300,5;;;\n",
+        ),
+        (
             "c.yaml",
             "unit: mm\ncontainers:\n"
             "  - {name: EUR, sides: 1200x800x1450, number: 2, cost: 30, weight_limit: 500 kg}\n"

@@ -23,6 +23,7 @@ from packing_env.planner.reading.synonyms import (
     inside_of,
     is_yes_no,
     meaning,
+    of_container,
     plain,
     same_title,
     without_order,
@@ -288,7 +289,9 @@ def _column(title: str, columns: Columns) -> _Column:
     """
     stated = (columns.stated or {}).get(same_title(title))
     if stated is None:
-        return _read_column(title, title, columns)
+        name = of_container(title) if columns.of_containers else title
+        column = _read_column(title, name, columns)
+        return column if name == title else column._replace(word=plain(title))
     columns.matched.add(same_title(title))
     if not stated:
         return _Column(title, plain(title), LEFT_OUT, stated=True)

@@ -37,6 +37,7 @@ _TABLE = Columns(
     ("dx", "dy", "dz", "sides", "unit", *OPTIONS),
     "number",
     f"needed: for each container its length, width and height, and perhaps {', '.join(OPTIONS)}",
+    of_containers=True,
 )
 
 

@@ -99,11 +99,12 @@ _SYNONYMS = {
     "priority": "priorität prioritaet priorité prioridad priorità prioriteit priorytet приоритет "
     "优先级 優先級 優先順位 優先度",
     "value": "wert valeur valor valore waarde wartość ценность 价值 價值 価値",
-    "number": "number_of_containers",
+    "number": "number_of_containers available",
     "cost": "price kosten preis coût prix coste costo precio prezzo prijs koszt cena цена "
     "стоимость 价格 成本 費用 価格",
-    "weight_limit": "payload max_weight nutzlast zuladung charge_utile carga_útil portata "
-    "laadvermogen ładowność грузоподъёмность макс_вес 载重 最大载重 載重 最大積載量",
+    "weight_limit": "payload max_payload maximum_payload max_weight nutzlast zuladung "
+    "charge_utile carga_útil portata laadvermogen ładowność грузоподъёмность макс_вес 载重 "
+    "最大载重 載重 最大積載量",
 }  # fmt: skip
 _YES = (
     "true yes y on 1 x ✓ ✔ ja j wahr oui vrai si verdadero vero tak sim evet ano igen kyllä да 是 "
@@ -164,6 +165,12 @@ _IN_ORDER = re.compile(r"\bin\s+$", re.IGNORECASE)
 """The word before an order, as in ``Size in LxWxH``, where it is not inches."""
 _PER = re.compile(r"(?:/|(?<![^\W_])(?:per|pro|par|por)[\s_-])\s*([^\W_]+)\.?", re.IGNORECASE)
 """``per`` or a slash in a title, and the word after it."""
+_INSIDE = re.compile(
+    r"(?:^|[\s_,]+)(?:inside|inner|internal|interior|usable|innen)(?![^\W_])[\s_]*", re.IGNORECASE
+)
+"""Words of a title for the room in a container, as in ``Inside length``."""
+_CONTAINERS = ("type", "container", "container_type", "typ", "containertyp", "equipment")
+"""Titles of the names of containers."""
 _EMPTY = re.compile(r"[(\[]\s*[)\]]")
 _TIMES = re.compile(r"(?<=\w)\s*\*\s*(?=\w)")
 _CAMEL = re.compile(r"(?<=[a-z]{2})(?=[A-Z])")
@@ -240,6 +247,12 @@ def without_package(title: str) -> str:
         if plain(each[1]) in boxes - {"pallet"}:
             return _EMPTY.sub("", words[: each.start()] + words[each.end() :])
     return title
+
+
+def of_container(title: str) -> str:
+    """Return a title in a table of containers without the word for the room in them."""
+    name = _INSIDE.sub(" ", _CAMEL.sub("_", title)).strip()
+    return "name" if plain(name) in _CONTAINERS else name
 
 
 def inside_of(title: str, stem: str) -> frozenset[str]:

@@ -76,6 +76,7 @@ class Columns:
             :func:`packing_env.planner.reading.synonyms.plain`), or "" for a column that is left
             out. None if the user cannot say it.
         matched: The titles of `stated` that some file has.
+        of_containers: Whether an entry is a container, whose titles may say ``inside``.
     """
 
     titles: tuple[str, ...]
@@ -84,6 +85,7 @@ class Columns:
     needed: str
     stated: Mapping[str, str] | None = None
     matched: set[str] = field(default_factory=set)
+    of_containers: bool = False
 
 
 @dataclass(frozen=True)
