@@ -25,7 +25,7 @@ from packing_env.types import PackingParams, lid_tolerance
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-_EQUAL = 1e-3
+_EQUAL = 1e-4
 """Surfaces of one part whose heights differ by less are equal, in cells."""
 
 
@@ -204,11 +204,11 @@ def _distinct(catalogue: Catalogue, cell: float) -> Bool[Tensor, "T R"]:
     The surfaces of round parts in several turns differ only by rounding errors.
     """
     mask = catalogue.orientation_mask.clone()
-    surfaces = torch.stack((catalogue.top, catalogue.bottom), 2)
-    surfaces = (surfaces / (_EQUAL * cell)).round() + 0.0  # no negative zeros
-    for part, turns in enumerate(surfaces):
+    for part in range(len(mask)):
+        surfaces = torch.stack((catalogue.top[part], catalogue.bottom[part]), 1)
+        surfaces = (surfaces / (_EQUAL * cell)).round() + 0.0  # no negative zeros
         earlier = set[bytes]()
-        for turn, maps in enumerate(turns):
+        for turn, maps in enumerate(surfaces):
             key = maps.numpy().tobytes()
             mask[part, turn] &= key not in earlier
             earlier.add(key)
