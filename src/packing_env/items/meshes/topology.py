@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, product
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
@@ -74,20 +75,29 @@ def weld(
 
     A chain of vertices, each at most `tolerance` from the next, becomes one vertex.
     """
-    # Use eight grids: along each axis, a grid is shifted by half a pitch or not. Points that
-    # coincide lie in one cell of at least one grid.
+    # 1. Vertices with the same coordinates, which are most of an STL file; sorting is stable.
+    order = torch.from_numpy(np.lexsort((part.numpy(), *vertices.mT.numpy())))
+    rows, parts = vertices[order], part[order]
+    is_first = torch.ones(len(order), dtype=torch.bool)
+    is_first[1:] = (rows[1:] != rows[:-1]).any(1) | (parts[1:] != parts[:-1])
+    lowest, place = order[is_first].sort()
+    alike = torch.empty_like(order)
+    alike[order] = place.argsort()[is_first.cumsum(0) - 1]
+    # 2. Use eight grids: along each axis, a grid is shifted by half a pitch or not. Points that
+    #    coincide lie in one cell of at least one grid.
+    points, part = vertices[lowest], part[lowest]
     pitch = 4.0 * tolerance
-    origin = vertices.amin(0)
+    origin = points.amin(0)
     pairs: list[Int[Tensor, "2 P"]] = []
     primes = torch.tensor([73856093, 19349663, 83492791])
     for shift in product((0.0, 0.5), repeat=3):
-        cell = torch.floor((vertices - origin + vertices.new_tensor(shift) * pitch) / pitch).long()
+        cell = torch.floor((points - origin + points.new_tensor(shift) * pitch) / pitch).long()
         key = (cell * primes).sum(1) + 19 * part
-        pairs += [p[:, part[p[0]] == part[p[1]]] for p in _near_pairs(vertices, key, tolerance)]
-    if not pairs:
-        return torch.arange(len(vertices))
-    first, second = torch.cat(pairs, dim=1)
-    return connected_labels(len(vertices), first, second)
+        pairs += [p[:, part[p[0]] == part[p[1]]] for p in _near_pairs(points, key, tolerance)]
+    if pairs:
+        first, second = torch.cat(pairs, dim=1)
+        lowest = lowest[connected_labels(len(points), first, second)]
+    return lowest[alike]
 
 
 def _near_pairs(
