@@ -317,5 +317,5 @@ class _Nester:
             volume=source.volume,
             handling={**part.handling, **part.poses},
             leaves=step.way,
-            mesh=part.mesh,
+            mesh=part.load() if part.sides is None else None,
         )

@@ -66,7 +66,7 @@ class PlacedItem:
         balanced: True if the item is settled and its centre of mass is above that hull.
         leaves: Geometry ``"solids"``: the direction, one of :data:`DIRECTIONS`, in which the item
             moves straight out once all later items are out; ``None`` if it has no such way.
-        mesh: Its solid in metres if it was given as a mesh in memory. JSON does not hold it;
+        mesh: Its solid in metres if the planner read or was given a mesh. JSON does not hold it;
             :func:`packing_env.planner.save` writes it to a file if none holds it.
     """
 
@@ -93,7 +93,7 @@ class PlacedItem:
     contacts: np.ndarray | None = field(default=None, repr=False)
     balanced: bool | None = None
     leaves: str | None = None
-    mesh: Mesh | None = field(default=None, repr=False)
+    mesh: Mesh | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", plain_name(self.name))  # e.g. in a plan of another program

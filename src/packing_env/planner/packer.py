@@ -334,8 +334,9 @@ class _Packer:
         poses = search.poses
         packing = read_state(state, poses.catalogue, poses.params)
         origins = [poses.origin(item.item_id) for item in packing.items]
+        solids = [None if part.sides is not None else part.load() for part in self.parts]
         items = tuple(
-            replace(item, item_id=part, orientation=pose, mesh=self.parts[part].mesh)
+            replace(item, item_id=part, orientation=pose, mesh=solids[part])
             for item, (part, pose) in zip(packing.items, origins, strict=True)
         )
         packing = replace(

@@ -89,7 +89,7 @@ def _at_the_corner(order: BoxOrder, box: LoadedBox) -> PlacedItem:
         support_ratio=1.0,
         volume=float(math.prod(sides)),
         handling={**part.handling, **part.poses},
-        mesh=part.mesh,
+        mesh=part.load() if part.sides is None else None,
     )
 
 
