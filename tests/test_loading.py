@@ -6,7 +6,6 @@ import math
 import os
 import random
 import signal
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -222,17 +221,20 @@ def test_the_width_is_a_power_of_two(width: int) -> None:
         load_boxes((4, 4, 4), [BoxType([(1, 1, 1)], 1)], width=width)
 
 
-def test_an_interrupt_returns_the_best_load_so_far() -> None:
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupt_returns_the_best_load_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     types = [BoxType(kind.orientations, 40) for kind in random_types(9)]
-    load_boxes((2, 2, 2), [BoxType([(1, 1, 1)], 3)])  # compiles
-    # Ctrl-C arrives in the main thread; a test before this one may have left another handler.
-    main = threading.get_ident()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-    try:
-        load = load_boxes((60, 50, 40), types, seconds=100)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    search, widths = Search._search, list[int]()
+
+    def interrupted(loading: Search, width: int) -> bool:
+        widths.append(width)
+        if width == 4:
+            signal.raise_signal(signal.SIGINT)
+        return search(loading, width)
+
+    monkeypatch.setattr(Search, "_search", interrupted)
+    load = load_boxes((60, 50, 40), types, seconds=1000)
+    assert widths.index(4) == len(widths) - 1
     assert check_load((60, 50, 40), types, load) > 0.8 * 60 * 50 * 40
 
 
