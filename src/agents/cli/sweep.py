@@ -64,8 +64,9 @@ def _check(request: Request) -> int:
             extras.check(*EXTRAS[override])
     parsed = keys.parse(request.overrides)
     intervals = [each.input_line for each in parsed if each.is_interval_sweep()]
-    chosen = any(each.key_or_group == "hydra/sweeper" for each in parsed)
-    if intervals and not (chosen or request.folders):  # a file of the user may choose the sweeper
+    sweepers = [each.value() for each in parsed if each.key_or_group == "hydra/sweeper"]
+    # Hydra's own sweeper has no intervals; a file of the user may choose another one.
+    if intervals and (sweepers == ["basic"] or not (sweepers or request.folders)):
         raise ConfigError(f"{intervals[0]} needs hydra/sweeper=optuna; add it, or name values")
     for each in parsed:
         if each.key_or_group == "run_dir":

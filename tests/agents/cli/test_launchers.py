@@ -80,8 +80,9 @@ def test_the_ends_of_an_interval_are_checked(tmp_path: Path) -> None:
     interval = "agent.lr=tag(log,interval(1e-4,1e-2))"
     jobs = list(expand([interval, "seed=0,1"]))
     assert [job[0] for job in jobs] == ["agent.lr=0.0001"] * 2 + ["agent.lr=0.01"] * 2
-    with pytest.raises(ConfigError, match=re.escape(interval)):  # Hydra's own sweeper has none
-        sweep._check(Request("train", [interval, "seed=0,1"], []))
+    for chosen in ([], ["hydra/sweeper=basic"]):  # Hydra's own sweeper has none
+        with pytest.raises(ConfigError, match=re.escape(interval)):
+            sweep._check(Request("train", [interval, "seed=0,1", *chosen], []))
     # An experiment in a folder of the user may choose another sweeper.
     assert sweep._check(Request("train", [interval, "seed=0,1"], [tmp_path])) == 4
 
