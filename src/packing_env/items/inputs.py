@@ -103,7 +103,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _is_closed(path: Path) -> bool:
-    """Return whether a path is a link, or a folder that may not be read."""
+    """Return whether a path is a link, or else a folder without permission to read it."""
     return path.is_symlink() or (path.is_dir() and not os.access(path, os.R_OK | os.X_OK))
 
 

@@ -22,7 +22,7 @@ from packing_env.planner.result import Plan
 _LOGGER = logging.getLogger("packing_env.planner")
 
 GROWTH = 16
-"""Factor between the numbers of copies that are tried one after the other, at most."""
+"""Largest factor between two numbers of copies that are tried one after the other."""
 
 Run = Callable[[Sequence[Part], float, bool], Plan]
 """Packs an order within some seconds; True skips the reasons why parts are left over."""

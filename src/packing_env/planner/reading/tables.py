@@ -55,8 +55,8 @@ _TEXT = re.compile(r'="[^"]*"')
 """A text as exports protect it from spreadsheets: ="007"."""
 _MARKS = re.compile(r"[^\d+-]")
 _LONGEST, _LONGEST_OF_SMALL = 20, 100
-"""Metres. If a length would be longer than this, read with a separator of thousands, its mark is
-decimal. The second number holds for units up to a centimetre: a bar may have 24,000 mm."""
+"""Metres. A mark such as the comma in 24,000 is decimal if the length would otherwise be longer
+than this. The second number holds for units up to a centimetre: a bar may have 24,000 mm."""
 
 
 class OrderError(ValueError):
