@@ -94,7 +94,8 @@ class SettledChecks:
                 what = f"{metres(off)} off the item, {metres(away)} off what is below"
                 yield item.wrong("contacts", f"({metres(*point)})", what)
                 return
-        outside = [p for p in touching[:, :2] if not _is_within(claimed[:, :2], p, self.tolerance)]
+        touching = np.unique(touching[:, :2], axis=0)  # triangles share corners
+        outside = [p for p in touching if not _is_within(claimed[:, :2], p, self.tolerance)]
         if outside:
             where = f"({metres(*outside[0])}) touches as well"
             yield item.wrong("contacts", f"{len(claimed)} corners of their hull", where)
