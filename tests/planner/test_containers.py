@@ -119,6 +119,7 @@ def test_a_wrong_container_is_refused_by_name(text: str, named: str) -> None:
         ("name,length (mm),width (mm),height (mm),number\nE,1000,1000,1000,0\n", "number=0"),
         ("name,number\nE,1\n", "its length, width and height"),
         ("length (mm),width,height,rotatable\n1,1,1,no\n", "'rotatable' is not supported"),
+        ("length (mm),width,height,inside\n1,1,1,2\n", "'inside' is not supported"),
     ],
 )
 def test_a_wrong_table_is_refused_by_place(text: str, named: str, tmp_path: Path) -> None:

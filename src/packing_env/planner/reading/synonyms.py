@@ -251,7 +251,7 @@ def without_package(title: str) -> str:
 
 def of_container(title: str) -> str:
     """Return a title in a table of containers without the word for the room in them."""
-    name = _INSIDE.sub(" ", _CAMEL.sub("_", title)).strip()
+    name = _INSIDE.sub(" ", _CAMEL.sub("_", title)).strip() or title
     return "name" if plain(name) in _CONTAINERS else name
 
 
