@@ -278,11 +278,8 @@ class _Packer:
         )
 
     def _fill(self, limit: int, seconds: float) -> None:
-        start = clock()
-        while any(self._waiting()) and len(self.packed) < limit:
-            searches = self._searches()
-            if not searches:
-                break
+        searches, start = self._searches(), clock()
+        while searches and any(self._waiting()):
             share = _TRIAL * (start + seconds - clock()) / limit / len(searches)
             for search in searches if len(searches) > 1 else ():
                 self._improve(search.improve, clock() + share)
@@ -297,6 +294,7 @@ class _Packer:
             self._improve(search.complete, clock() + max(_LEAST_SECONDS, seconds))
             with finished_first():
                 self._take(search)
+            searches = self._searches() if len(self.packed) < limit else []
 
     def _improve(self, improve: Callable[[float], None], deadline: float) -> None:
         """Improve a packing until a deadline, unless the user has ended the search."""
